@@ -1,0 +1,34 @@
+//! Who a task is: the label it carries and the way from the label to the profile.
+
+/// What a protected task carries; inherited at fork, lost only by death.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Label {
+    /// Index into the bindings.
+    pub binding: u32,
+    pub _pad: u32,
+    /// Id of the cgroup through which the task got the label: names the container.
+    pub cgroup: u64,
+}
+const _: () = assert!(size_of::<Label>() == 16);
+
+/// One container: which profile slot it uses. An entry whose cgroup is not the label's is an orphan (the
+/// container is gone and the entry was reused): its tasks are denied.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Binding {
+    pub cgroup: u64,
+    /// Profile slot; `SLOT_NONE` = no policy any more, everything is allowed.
+    pub slot: u32,
+    pub _pad: u32,
+}
+const _: () = assert!(size_of::<Binding>() == 16);
+
+/// The slot of containers whose policy was removed.
+pub const SLOT_NONE: u32 = 0;
+/// Most containers of one node at a time.
+pub const MAX_BINDINGS: u32 = 65_536;
+/// Most profiles of one node at a time.
+pub const MAX_SLOTS: u32 = 4_096;
+/// Most compiled profiles at a time: every slot may hold an old one and a new one for the moment of the swap.
+pub const MAX_ARTEFACTS: u32 = 8_192;

@@ -1,0 +1,86 @@
+//! Profile -> tables of the BPF enforcer.
+
+use crate::abi::{Descriptor, GlobRow, Point, PointKey, State, Transition};
+use crate::profile::{Profile, Verdict};
+
+/// The compiled form of one profile: the contents of its kernel tables.
+#[derive(Clone, Debug, Default)]
+pub struct Artefact {
+    /// `generation` and `slot` are filled in by the loader.
+    pub descriptor: Descriptor,
+    /// Index = state number. State 0 is a sink that says nothing.
+    pub states: Vec<State>,
+    pub transitions: Vec<(Transition, u32)>,
+    /// Byte automaton of the component globs; `accept` = class number (0 = no class). Empty without globs.
+    pub component_globs: Vec<GlobRow>,
+    /// Byte automaton of the mount sources; `accept` = bit set of mount classes. Empty without mount rules.
+    pub mount_sources: Vec<GlobRow>,
+    pub points: Vec<(PointKey, Point)>,
+    /// Index = site. Site 0 is no site.
+    pub sites: Vec<Site>,
+    /// Hook groups that this profile needs.
+    pub hooks: HookGroups,
+    /// Rules that this enforcer cannot hold.
+    pub unsupported: Vec<Unsupported>,
+}
+
+/// What stands behind one site number of an event: the rules that speak there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Site {
+    pub rules: Vec<SiteRule>,
+}
+
+/// One rule at a site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SiteRule {
+    /// Permission bits (for files `abi::PERM_*`) that the rule concerns here; `u32::MAX` where there are none.
+    pub permissions: u32,
+    pub verdict: Verdict,
+    /// Index into `Profile::rules`.
+    pub rule: u32,
+}
+
+/// Which groups of hooks must be attached, as a bit set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HookGroups(pub u32);
+
+impl HookGroups {
+    pub const FILE: Self = Self(1);
+    pub const EXEC: Self = Self(1 << 1);
+    pub const CAPABILITY: Self = Self(1 << 2);
+    pub const SOCKET: Self = Self(1 << 3);
+    pub const EGRESS: Self = Self(1 << 4);
+    pub const MOUNT: Self = Self(1 << 5);
+    pub const PTRACE: Self = Self(1 << 6);
+
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    #[must_use]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// A rule that the enforcer cannot hold, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsupported {
+    /// Index into `Profile::rules`.
+    pub rule: u32,
+    pub reason: String,
+}
+
+impl Artefact {
+    /// The rule behind a site of an event, by the permissions that were requested: a denying rule first.
+    #[must_use]
+    pub fn rule_at<'p>(&self, profile: &'p Profile, site: u32, requested: u32) -> Option<&'p crate::profile::Rule> {
+        let site = self.sites.get(site as usize)?;
+        let concerns = |wanted: Verdict| {
+            site.rules.iter().find(|rule| rule.verdict == wanted && rule.permissions & requested != 0)
+        };
+        let found = concerns(Verdict::Deny).or_else(|| concerns(Verdict::Audit)).or_else(|| site.rules.first())?;
+        profile.rules.get(found.rule as usize)
+    }
+}

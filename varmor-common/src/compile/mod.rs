@@ -1,0 +1,3 @@
+//! From a profile to what one enforcer needs.
+
+pub mod bpf;

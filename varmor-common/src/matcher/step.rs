@@ -1,0 +1,97 @@
+//! One step of the path automaton, and what the emissions on the way mean in the end.
+
+use crate::abi::{
+    GLOB_DEAD, GlobRow, MASK_ALLOW, MASK_AUDIT, MASK_DENY, STATE_GLOBS, State, Transition,
+};
+
+const PERMISSIONS: u64 = 0xff;
+const MASKS: u64 = 0xff_ffff;
+const SITE_SHIFT: u32 = 32;
+
+/// Where the tables are: BPF maps in the kernel, vectors in user space.
+pub trait Tables {
+    /// Bloom filter over the symbols of all transitions: false = certainly none.
+    fn may_have(&self, symbol: u64) -> bool;
+    /// The exact transition, if there is one.
+    fn transition(&self, key: &Transition) -> Option<u32>;
+}
+
+/// The state after a component whose name hashes to `symbol`.
+///
+/// A name with a literal transition takes it (the compiler has merged the globs that the name also matches);
+/// any other name takes the transition of its glob class if the state has glob children; else the default.
+/// `class` is called at most once and gives the glob class as a symbol, or `None` for no class.
+#[inline(always)]
+pub fn next<T: Tables>(
+    tables: &T,
+    state: u32,
+    record: &State,
+    symbol: u64,
+    class: impl FnOnce() -> Option<u64>,
+) -> u32 {
+    if tables.may_have(symbol)
+        && let Some(next) = tables.transition(&Transition { symbol, state, _pad: 0 })
+    {
+        return next;
+    }
+    if record.flags & STATE_GLOBS != 0
+        && let Some(symbol) = class()
+        && let Some(next) = tables.transition(&Transition { symbol, state, _pad: 0 })
+    {
+        return next;
+    }
+    record.default
+}
+
+/// One byte through a byte automaton; `GLOB_DEAD` stays dead.
+#[inline(always)]
+#[must_use]
+pub fn glob_step(row: &GlobRow, byte: u8) -> u32 {
+    let next = u32::from(row.next[byte as usize]);
+    if next == GLOB_DEAD { GLOB_DEAD } else { next }
+}
+
+/// Adds what a state says (`masks`, `site`) to what the walk has collected: masks in the low 24 bits, the site
+/// of the first rule that concerns `requested` in the high 32 bits, a denying rule before an auditing one.
+#[inline(always)]
+#[must_use]
+pub const fn merge(collected: u64, masks: u64, site: u32, requested: u32) -> u64 {
+    let requested = requested as u64 & PERMISSIONS;
+    let denies = (masks >> MASK_DENY) & requested != 0;
+    let audits = (masks >> MASK_AUDIT) & requested != 0;
+    let denied_before = (collected >> MASK_DENY) & requested != 0;
+    let has_site = collected >> SITE_SHIFT != 0;
+    let union = collected | (masks & MASKS);
+    if (denies && !denied_before) || (audits && !has_site) {
+        (union & MASKS) | ((site as u64) << SITE_SHIFT)
+    } else {
+        union
+    }
+}
+
+/// What the collected emissions mean for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Requested permissions that are refused.
+    pub denied: u32,
+    /// Requested permissions that a rule wants audited.
+    pub audited: u32,
+    /// Site of the rule that decided; 0 = none (allowed, or refused by the default).
+    pub site: u32,
+}
+
+/// The verdict on `requested` after a complete walk. `default_deny` holds the permissions that need an allowing
+/// rule (allow-list profiles); a denying rule wins over an allowing one.
+#[inline(always)]
+#[must_use]
+#[expect(clippy::cast_possible_truncation, reason = "the fields are at most 32 bits wide by construction")]
+pub const fn decide(collected: u64, requested: u32, default_deny: u32) -> Verdict {
+    let denied = (collected >> MASK_DENY) as u32 & 0xff;
+    let audited = (collected >> MASK_AUDIT) as u32 & 0xff;
+    let allowed = (collected >> MASK_ALLOW) as u32 & 0xff;
+    Verdict {
+        denied: (denied | (default_deny & !allowed)) & requested,
+        audited: audited & requested,
+        site: (collected >> SITE_SHIFT) as u32,
+    }
+}

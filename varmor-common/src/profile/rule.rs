@@ -1,0 +1,164 @@
+//! The data of a profile.
+
+use std::fmt;
+
+use ipnet::IpNet;
+
+use crate::abi;
+
+/// What one workload may do, after all modes, built-in rules and raw rules have been resolved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Profile {
+    /// `varmor-{namespace}-{name}` or `varmor-cluster-{namespace}-{name}`.
+    pub name: String,
+    pub mode: ProfileMode,
+    /// In the order in which the policy names them. Order has no meaning for the verdict: any denying rule
+    /// denies, whatever stands before or after it.
+    pub rules: Vec<Rule>,
+}
+
+/// What happens on a violation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProfileMode {
+    /// Refused.
+    Enforce,
+    /// Logged and allowed.
+    Complain,
+}
+
+/// One rule. A built-in rule of the catalogue becomes several of these, all with its id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Built-in id (`disable-write-etc`), or the field path of a raw rule (`bpfRawRules.files[3]`), or the mode's
+    /// own rules (`runtime-default`).
+    pub id: String,
+    pub origin: Origin,
+    pub verdict: Verdict,
+    pub object: Object,
+}
+
+/// Where a rule was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// `VarmorPolicy demo/web`.
+    pub policy: String,
+    /// `spec.policy.enhanceProtect.hardeningRules[2]`.
+    pub field: String,
+}
+
+/// What a matching rule asks for. Deny with audit and plain deny refuse alike; both are logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Deny,
+    /// Allowed, and logged.
+    Audit,
+    /// Allowed in an allow-list profile; without meaning in a deny-list profile.
+    Allow,
+}
+
+/// What a rule is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Object {
+    /// Files and executables by path pattern (syntax: `matcher::pattern`).
+    Path { pattern: String, access: Access },
+    Capability(CapabilitySet),
+    Socket(SocketRule),
+    Egress(EgressRule),
+    Ptrace(PtraceRule),
+    Mount(MountRule),
+}
+
+/// File permissions: `abi::PERM_*` bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Access(pub u32);
+
+impl Access {
+    pub const READ: Self = Self(abi::PERM_READ);
+    /// Writing includes appending, as in vArmor.
+    pub const WRITE: Self = Self(abi::PERM_WRITE | abi::PERM_APPEND);
+    pub const APPEND: Self = Self(abi::PERM_APPEND);
+    pub const EXEC: Self = Self(abi::PERM_EXEC);
+    pub const READ_WRITE: Self = Self(abi::PERM_READ | abi::PERM_WRITE | abi::PERM_APPEND);
+
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl fmt::Display for Access {
+    /// `rwax`, in this order.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (bit, letter) in
+            [(abi::PERM_READ, 'r'), (abi::PERM_WRITE, 'w'), (abi::PERM_APPEND, 'a'), (abi::PERM_EXEC, 'x')]
+        {
+            if self.0 & bit != 0 {
+                write!(f, "{letter}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Capabilities as a bit set: bit n = capability number n (`include/uapi/linux/capability.h`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct CapabilitySet(pub u64);
+
+/// Sockets by domain, and by type or protocol. Empty list = every one.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct SocketRule {
+    /// `AF_*` numbers.
+    pub domains: Vec<u32>,
+    /// `SOCK_*` numbers without flags.
+    pub types: Vec<u32>,
+    /// `IPPROTO_*` numbers, compared with the protocol that the socket really has.
+    pub protocols: Vec<u32>,
+}
+
+/// Connections and datagrams to a destination.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EgressRule {
+    /// `None` = every address of both families.
+    pub network: Option<IpNet>,
+    /// Empty = every port.
+    pub ports: Vec<PortRange>,
+}
+
+/// `first..=last`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortRange {
+    pub first: u16,
+    pub last: u16,
+}
+
+/// Ptrace permissions: `abi::PTRACE_*` bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct PtraceAccess(pub u32);
+
+/// Towards whom a ptrace rule holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PtraceScope {
+    /// Every peer, also in the same container.
+    All,
+    /// Peers that are not in the same container.
+    Outside,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PtraceRule {
+    pub access: PtraceAccess,
+    pub scope: PtraceScope,
+}
+
+/// Mounts, remounts, moves and unmounts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountRule {
+    /// Pattern of the source (for an unmount and a move: of the mount point). `**` = every source.
+    pub source: String,
+    /// `None` = every type; only calls that create a filesystem instance have one.
+    pub fstype: Option<String>,
+    /// Matches if one of these flags is set (`MS_*`, and `abi::MOUNT_UMOUNT`) ...
+    pub any: u32,
+    /// ... or one of these is clear.
+    pub none: u32,
+}
