@@ -26,6 +26,8 @@ pub const STATE_EMITS: u32 = 1;
 pub const STATE_GLOBS: u32 = 1 << 1;
 /// No further component or root can say anything: the walk may stop matching.
 pub const STATE_SINK: u32 = 1 << 2;
+/// A symbol without a transition here takes the transition of `default`, if that state has one.
+pub const STATE_INHERITS: u32 = 1 << 3;
 
 /// Deepest path, counted in components and mount crossings, that is judged; a deeper one is a fault (denied).
 pub const MAX_DEPTH: u32 = 64;

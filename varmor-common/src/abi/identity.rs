@@ -27,8 +27,34 @@ const _: () = assert!(size_of::<Binding>() == 16);
 /// The slot of containers whose policy was removed.
 pub const SLOT_NONE: u32 = 0;
 /// Most containers of one node at a time.
-pub const MAX_BINDINGS: u32 = 65_536;
+pub const MAX_BINDINGS: u32 = 16_384;
 /// Most profiles of one node at a time.
 pub const MAX_SLOTS: u32 = 4_096;
 /// Most compiled profiles at a time: every slot may hold an old one and a new one for the moment of the swap.
 pub const MAX_ARTEFACTS: u32 = 8_192;
+
+/// A managed cgroup: how the tasks in it get their label.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Managed {
+    pub binding: u32,
+    pub _pad: u32,
+    /// Tasks that started before this time (ns of the boot clock) take the label at their next hook; younger
+    /// ones take it at exec, so that a container runtime's own set-up is never judged. 0 = only at exec.
+    pub adopt_before: u64,
+}
+const _: () = assert!(size_of::<Managed>() == 16);
+
+/// Words of the settings map.
+pub const SETTINGS: u32 = 4;
+/// Setting: 1 while some cgroup may hold tasks that have to be adopted.
+pub const SETTING_ADOPT: u32 = 0;
+/// Setting: the `ABI_VERSION` of the programs behind the map.
+pub const SETTING_ABI: u32 = 1;
+
+/// Per-CPU counters; the fault reasons follow from `COUNTER_FAULTS`.
+pub const COUNTER_DENIED: u32 = 0;
+pub const COUNTER_AUDITED: u32 = 1;
+/// Events that found the ring full.
+pub const COUNTER_LOST: u32 = 2;
+pub const COUNTER_FAULTS: u32 = 3;

@@ -1,0 +1,93 @@
+//! Where programs, maps and links live between agents: a folder of the BPF filesystem per generation of programs.
+//!
+//! `{root}/{build}/maps`, `programs` and `links`. `{build}` names the kernel object and the ABI, so that an agent
+//! adopts exactly the programs that it would load itself; a folder with another name belongs to another version
+//! and is retired once this version enforces everything.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use varmor_common::abi::ABI_VERSION;
+
+/// The pins of one generation of programs.
+#[derive(Clone, Debug)]
+pub(super) struct Pins {
+    root: PathBuf,
+    build: String,
+}
+
+impl Pins {
+    /// The pins of this agent's own kernel object.
+    pub(super) fn of_object(root: &Path, object: &[u8]) -> Self {
+        // FNV-1a: a name for equal bytes, not a defence; who can write to the BPF filesystem is root already.
+        let digest = object
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+        Self { root: root.to_owned(), build: format!("abi{ABI_VERSION}-{digest:016x}") }
+    }
+
+    pub(super) fn map(&self, name: &str) -> PathBuf {
+        self.folder().join("maps").join(name)
+    }
+
+    pub(super) fn program(&self, name: &str) -> PathBuf {
+        self.folder().join("programs").join(name)
+    }
+
+    pub(super) fn link(&self, name: &str) -> PathBuf {
+        self.folder().join("links").join(name)
+    }
+
+    /// A marker that is written last: without it the folder is the rest of a start that failed.
+    pub(super) fn is_complete(&self) -> bool {
+        self.folder().join("complete").exists()
+    }
+
+    pub(super) fn set_complete(&self) -> io::Result<()> {
+        // bpffs holds objects and folders, no files.
+        fs::create_dir(self.folder().join("complete"))
+    }
+
+    /// Makes the folders, readable by root alone, and removes what a failed start left.
+    pub(super) fn create(&self) -> io::Result<()> {
+        self.remove()?;
+        for folder in ["maps", "programs", "links"] {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(self.folder().join(folder))?;
+        }
+        Ok(())
+    }
+
+    /// Removes every pin of this generation: what is attached is detached.
+    pub(super) fn remove(&self) -> io::Result<()> {
+        match fs::remove_dir_all(self.folder()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// The pins of other versions.
+    pub(super) fn others(&self) -> io::Result<Vec<Self>> {
+        let entries = match fs::read_dir(&self.root) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let mut others = Vec::new();
+        for entry in entries {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            if name.starts_with("abi") && name != self.build {
+                others.push(Self { root: self.root.clone(), build: name });
+            }
+        }
+        Ok(others)
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.build
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.root.join(&self.build)
+    }
+}

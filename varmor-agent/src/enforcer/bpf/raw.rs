@@ -1,0 +1,107 @@
+//! The unsafe floor of the enforcer: shared structures as map values, and system calls that aya has no name for.
+#![expect(unsafe_code, reason = "map values and raw system calls; every block says what it relies on")]
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::FromRawFd as _;
+
+use aya::Pod;
+use varmor_common::abi;
+
+/// A structure of `varmor_common::abi` as a map key or value.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub(super) struct Shared<T>(pub(super) T);
+
+macro_rules! shared {
+    ($($name:ident),*) => {$(
+        // SAFETY: `repr(C)` integers without padding (sizes are asserted in `varmor_common::abi`): every bit
+        // pattern is valid.
+        unsafe impl Pod for Shared<abi::$name> {}
+    )*};
+}
+
+shared!(Binding, Descriptor, GlobRow, Managed, Point, PointKey, State, Transition);
+
+/// Deletes an element of a map whose keys are `u32` indexes: aya has no call for arrays of maps.
+pub(super) fn delete_element(map: BorrowedFd<'_>, key: u32) -> io::Result<()> {
+    const BPF_MAP_DELETE_ELEM: libc::c_long = 3;
+    #[repr(C)]
+    struct Attributes {
+        map_fd: u32,
+        _pad: u32,
+        key: u64,
+        value: u64,
+        flags: u64,
+    }
+    let attributes = Attributes {
+        map_fd: u32::try_from(map.as_raw_fd()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?,
+        _pad: 0,
+        key: std::ptr::from_ref(&key) as u64,
+        value: 0,
+        flags: 0,
+    };
+    // SAFETY: the attributes and the key they point to live until the call returns; the size is theirs.
+    let result = unsafe {
+        libc::syscall(libc::SYS_bpf, BPF_MAP_DELETE_ELEM, &raw const attributes, size_of::<Attributes>())
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Reads one event out of the ring buffer's bytes; `None` if their number is not an event's.
+pub(super) fn event(bytes: &[u8]) -> Option<abi::RawEvent> {
+    // The kernel rounds a reservation up to 8 bytes, and the structure is a multiple of 8.
+    if bytes.len() < size_of::<abi::RawEvent>() {
+        return None;
+    }
+    // SAFETY: long enough; every bit pattern of the integers is valid; the read does not need alignment.
+    Some(unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast::<abi::RawEvent>()) })
+}
+
+/// Opens the cgroup v2 directory with this id, if it still exists. `mount` is any directory of the hierarchy.
+pub(super) fn open_cgroup(mount: BorrowedFd<'_>, id: u64) -> io::Result<OwnedFd> {
+    /// `FILEID_KERNFS` (include/linux/exportfs.h): the handle is the node's 64-bit id.
+    const FILEID_KERNFS: i32 = 0xfe;
+    #[repr(C)]
+    struct Handle {
+        bytes: u32,
+        kind: i32,
+        id: [u8; 8],
+    }
+    let mut handle = Handle { bytes: 8, kind: FILEID_KERNFS, id: id.to_ne_bytes() };
+    // SAFETY: the handle has the layout of `struct file_handle` with eight bytes of payload.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_open_by_handle_at,
+            mount.as_raw_fd(),
+            &raw mut handle,
+            libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC,
+        )
+    };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let fd = i32::try_from(fd).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+    // SAFETY: the call succeeded, so the descriptor is open and ours alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Nanoseconds of the boot clock, which task start times are in.
+pub(super) fn boot_time() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+/// An exclusive lock on a file, held until the value is dropped.
+pub(super) struct Lock(#[expect(dead_code, reason = "closing the file gives the lock up")] std::fs::File);
+
+impl Lock {
+    pub(super) fn take(path: &std::path::Path) -> io::Result<Self> {
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        let file = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+        rustix::fs::flock(file.as_fd(), rustix::fs::FlockOperation::LockExclusive)?;
+        Ok(Self(file))
+    }
+}

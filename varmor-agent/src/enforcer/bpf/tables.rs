@@ -1,0 +1,231 @@
+//! The kernel's tables: typed handles on the pinned maps, and the swap of one compiled profile for another.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd as _;
+
+use aya::maps::{Array, ArrayOfMaps, HashMap, Map, MapData, PerCpuArray};
+use varmor_common::abi::{
+    Binding, COUNTER_AUDITED, COUNTER_DENIED, COUNTER_FAULTS, COUNTER_LOST, Descriptor, FAULTS, GlobRow,
+    MAX_ARTEFACTS, Managed, Point, PointKey, SETTING_ADOPT, State, Transition,
+};
+use varmor_common::compile::bpf::Artefact;
+
+use super::super::{Counters, EnforcerError};
+use super::pins::Pins;
+use super::raw::{Shared, delete_element};
+
+/// `BPF_F_NO_PREALLOC`.
+const NO_PREALLOC: u32 = 1;
+/// `BPF_F_INNER_MAP`: arrays of different length may stand in one outer map (5.10).
+const INNER_MAP: u32 = 1 << 12;
+
+const FAULT_NAMES: [&str; FAULTS as usize] =
+    ["none", "depth", "detached mount", "disconnected", "unreadable", "table", "orphan", "label", "length"];
+
+/// All maps that user space writes or reads.
+pub(super) struct Tables {
+    cgroups: HashMap<MapData, u64, Shared<Managed>>,
+    bindings: Array<MapData, Shared<Binding>>,
+    slots: Array<MapData, u32>,
+    settings: Array<MapData, u32>,
+    counters: PerCpuArray<MapData, u64>,
+    descriptors: ArrayOfMaps<MapData, Array<MapData, Shared<Descriptor>>>,
+    states: ArrayOfMaps<MapData, Array<MapData, Shared<State>>>,
+    transitions: ArrayOfMaps<MapData, HashMap<MapData, Shared<Transition>, u32>>,
+    component_globs: ArrayOfMaps<MapData, Array<MapData, Shared<GlobRow>>>,
+    mount_sources: ArrayOfMaps<MapData, Array<MapData, Shared<GlobRow>>>,
+    points: ArrayOfMaps<MapData, HashMap<MapData, Shared<PointKey>, Shared<Point>>>,
+    /// Outer maps again, by descriptor, for deletions.
+    outer: Vec<MapData>,
+}
+
+fn failed<E>(operation: &'static str) -> impl FnOnce(E) -> EnforcerError
+where
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    move |error| EnforcerError::kernel(operation, error)
+}
+
+fn data(pins: &Pins, name: &str) -> Result<MapData, EnforcerError> {
+    MapData::from_pin(pins.map(name)).map_err(|error| EnforcerError::kernel(format!("open map `{name}`"), error))
+}
+
+macro_rules! open {
+    ($pins:expr, $variant:ident, $name:literal) => {
+        Map::$variant(data($pins, $name)?)
+            .try_into()
+            .map_err(|error| EnforcerError::kernel(concat!("open map `", $name, "`"), error))?
+    };
+}
+
+impl Tables {
+    pub(super) fn open(pins: &Pins) -> Result<Self, EnforcerError> {
+        let outer_names = ["DESCRIPTORS", "STATES", "TRANSITIONS", "COMPONENT_GLOBS", "MOUNT_SOURCES", "POINTS"];
+        Ok(Self {
+            cgroups: open!(pins, HashMap, "CGROUPS"),
+            bindings: open!(pins, Array, "BINDINGS"),
+            slots: open!(pins, Array, "SLOTS"),
+            settings: open!(pins, Array, "SETTINGS"),
+            counters: open!(pins, PerCpuArray, "COUNTERS"),
+            descriptors: open!(pins, ArrayOfMaps, "DESCRIPTORS"),
+            states: open!(pins, ArrayOfMaps, "STATES"),
+            transitions: open!(pins, ArrayOfMaps, "TRANSITIONS"),
+            component_globs: open!(pins, ArrayOfMaps, "COMPONENT_GLOBS"),
+            mount_sources: open!(pins, ArrayOfMaps, "MOUNT_SOURCES"),
+            points: open!(pins, ArrayOfMaps, "POINTS"),
+            outer: outer_names.iter().map(|name| data(pins, name)).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Puts an artefact into the unused index `index` and points the slot at it. From the one write of the slot on
+    /// every task of the slot is judged by the new version; before it, by the old one, whole.
+    pub(super) fn swap(&mut self, slot: u32, index: u32, artefact: &Artefact) -> Result<(), EnforcerError> {
+        let previous = self.artefact_of(slot)?;
+        let descriptor = self.fill(index, artefact).inspect_err(|_| self.drop_artefact(index))?;
+        self.slots.set(slot, index, 0).map_err(failed("point the profile's slot at its tables"))?;
+        // Programs that started before the write may still use the old tables. The kernel waits for all of them
+        // in an update of a map of maps (`maybe_wait_bpf_programs`), so repeat one that changes nothing.
+        self.descriptors.set(index, &descriptor, 0).map_err(failed("wait for running programs"))?;
+        if previous != 0 && previous != index {
+            self.drop_artefact(previous);
+        }
+        Ok(())
+    }
+
+    /// Empties a slot: its tasks are free.
+    pub(super) fn clear(&mut self, slot: u32) -> Result<(), EnforcerError> {
+        let previous = self.artefact_of(slot)?;
+        self.slots.set(slot, 0, 0).map_err(failed("empty the profile's slot"))?;
+        if previous != 0 {
+            if let Ok(descriptor) = self.descriptors.get(&previous, 0) {
+                self.descriptors.set(previous, &descriptor, 0).map_err(failed("wait for running programs"))?;
+            }
+            self.drop_artefact(previous);
+        }
+        Ok(())
+    }
+
+    /// An index that no slot uses.
+    pub(super) fn free_index(&self, slots: impl Iterator<Item = u32>) -> Result<u32, EnforcerError> {
+        let mut used = Vec::new();
+        for slot in slots {
+            used.push(self.artefact_of(slot)?);
+        }
+        used.sort_unstable();
+        (1..MAX_ARTEFACTS)
+            .find(|index| used.binary_search(index).is_err())
+            .ok_or(EnforcerError::Full { what: "compiled profile", limit: MAX_ARTEFACTS })
+    }
+
+    fn artefact_of(&self, slot: u32) -> Result<u32, EnforcerError> {
+        self.slots.get(&slot, 0).map_err(failed("read the profile's slot"))
+    }
+
+    fn fill(
+        &mut self,
+        index: u32,
+        artefact: &Artefact,
+    ) -> Result<Array<MapData, Shared<Descriptor>>, EnforcerError> {
+        let states = rows(&artefact.states, "states")?;
+        let component_globs = rows(&artefact.component_globs, "name globs")?;
+        let mount_sources = rows(&artefact.mount_sources, "mount sources")?;
+        let transitions = pairs(artefact.transitions.iter().map(|(key, next)| (Shared(*key), *next)), "transitions")?;
+        let points =
+            pairs(artefact.points.iter().map(|(key, point)| (Shared(*key), Shared(*point))), "destinations")?;
+        let descriptor = rows(std::slice::from_ref(&artefact.descriptor), "descriptor")?;
+        self.states.set(index, &states, 0).map_err(failed("publish states"))?;
+        self.transitions.set(index, &transitions, 0).map_err(failed("publish transitions"))?;
+        self.component_globs.set(index, &component_globs, 0).map_err(failed("publish name globs"))?;
+        self.mount_sources.set(index, &mount_sources, 0).map_err(failed("publish mount sources"))?;
+        self.points.set(index, &points, 0).map_err(failed("publish destinations"))?;
+        self.descriptors.set(index, &descriptor, 0).map_err(failed("publish the descriptor"))?;
+        Ok(descriptor)
+    }
+
+    /// Forgets the tables of an index that no slot points at any more.
+    fn drop_artefact(&self, index: u32) {
+        for map in &self.outer {
+            // An index that is empty already is what was wanted.
+            let _ = delete_element(map.fd().as_fd(), index);
+        }
+    }
+
+    pub(super) fn managed(&self) -> Result<BTreeMap<u64, Managed>, EnforcerError> {
+        self.cgroups
+            .iter()
+            .map(|entry| entry.map(|(cgroup, managed)| (cgroup, managed.0)))
+            .collect::<Result<_, _>>()
+            .map_err(failed("list managed cgroups"))
+    }
+
+    pub(super) fn set_managed(&mut self, cgroup: u64, managed: Managed) -> Result<(), EnforcerError> {
+        if managed.adopt_before != 0 {
+            self.settings.set(SETTING_ADOPT, 1, 0).map_err(failed("turn on adoption"))?;
+        }
+        self.cgroups.insert(cgroup, Shared(managed), 0).map_err(failed("write a managed cgroup"))
+    }
+
+    pub(super) fn remove_managed(&mut self, cgroup: u64) -> Result<(), EnforcerError> {
+        self.cgroups.remove(&cgroup).map_err(failed("remove a managed cgroup"))
+    }
+
+    pub(super) fn binding(&self, index: u32) -> Result<Binding, EnforcerError> {
+        self.bindings.get(&index, 0).map(|binding| binding.0).map_err(failed("read a binding"))
+    }
+
+    pub(super) fn set_binding(&mut self, index: u32, binding: Binding) -> Result<(), EnforcerError> {
+        self.bindings.set(index, Shared(binding), 0).map_err(failed("write a binding"))
+    }
+
+    pub(super) fn counters(&self) -> Result<Counters, EnforcerError> {
+        let sum = |index: u32| -> Result<u64, EnforcerError> {
+            let values = self.counters.get(&index, 0).map_err(failed("read counters"))?;
+            Ok(values.iter().sum())
+        };
+        let mut faults = Vec::new();
+        for (reason, name) in (0..FAULTS).zip(FAULT_NAMES) {
+            let count = sum(COUNTER_FAULTS + reason)?;
+            if count != 0 {
+                faults.push((name.to_owned(), count));
+            }
+        }
+        Ok(Counters {
+            denied: sum(COUNTER_DENIED)?,
+            audited: sum(COUNTER_AUDITED)?,
+            lost: sum(COUNTER_LOST)?,
+            faults,
+            labelled_tasks: None,
+        })
+    }
+}
+
+fn length(of: usize, what: &'static str) -> Result<u32, EnforcerError> {
+    u32::try_from(of.max(1)).map_err(|_| EnforcerError::Full { what, limit: u32::MAX })
+}
+
+/// An array map with these elements; the kernel has no empty arrays, so an empty one gets a zero row.
+fn rows<T: Copy>(elements: &[T], what: &'static str) -> Result<Array<MapData, Shared<T>>, EnforcerError>
+where
+    Shared<T>: aya::Pod,
+{
+    let mut map = Array::create(length(elements.len(), what)?, INNER_MAP)
+        .map_err(|error| EnforcerError::kernel(format!("create the table of {what}"), error))?;
+    for (index, element) in (0..).zip(elements) {
+        map.set(index, Shared(*element), 0)
+            .map_err(|error| EnforcerError::kernel(format!("fill the table of {what}"), error))?;
+    }
+    Ok(map)
+}
+
+fn pairs<K: aya::Pod, V: aya::Pod>(
+    elements: impl ExactSizeIterator<Item = (K, V)>,
+    what: &'static str,
+) -> Result<HashMap<MapData, K, V>, EnforcerError> {
+    let mut map = HashMap::create(length(elements.len(), what)?, NO_PREALLOC)
+        .map_err(|error| EnforcerError::kernel(format!("create the table of {what}"), error))?;
+    for (key, value) in elements {
+        map.insert(key, value, 0)
+            .map_err(|error| EnforcerError::kernel(format!("fill the table of {what}"), error))?;
+    }
+    Ok(map)
+}

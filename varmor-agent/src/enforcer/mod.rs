@@ -1,0 +1,107 @@
+//! The interface of an enforcer: the only thing of the agent that writes kernel objects.
+
+mod error;
+
+pub mod bpf;
+#[cfg(test)]
+pub(crate) mod fake;
+
+use std::fmt;
+use std::os::fd::BorrowedFd;
+
+pub use error::EnforcerError;
+use serde::{Deserialize, Serialize};
+use varmor_common::abi::RawEvent;
+use varmor_common::profile::{Origin, Profile};
+
+/// Owner of profiles and bindings in the kernel.
+///
+/// A binding says which profile a cgroup uses. Its life:
+/// `protect` creates it or points it at another profile; `release` ends it. When `release` is called while the
+/// cgroup still exists, the tasks of the cgroup keep their label, so the binding stays behind without a profile
+/// (`bindings` lists it with `None`) and everything is allowed; once the cgroup is gone, `release` frees it.
+pub trait Enforcer: Send {
+    /// Compiles, loads and swaps atomically; on an error the old version stays in force.
+    fn apply(&mut self, profile: &Profile) -> Result<Applied, EnforcerError>;
+    /// Unloads a profile that no binding uses.
+    fn remove(&mut self, profile: &str) -> Result<(), EnforcerError>;
+    /// Binds the cgroup; `adoption` says whether the tasks that already run in it are the workload's. Idempotent;
+    /// re-binds to another profile.
+    fn protect(&mut self, cgroup: CgroupId, profile: &str, adoption: Adoption) -> Result<(), EnforcerError>;
+    /// Ends a binding; not an error when there is none.
+    fn release(&mut self, cgroup: CgroupId) -> Result<(), EnforcerError>;
+    /// What the kernel holds; survives restarts of the agent.
+    fn bindings(&self) -> Result<Vec<(CgroupId, Option<String>)>, EnforcerError>;
+    fn profiles(&self) -> Result<Vec<LoadedProfile>, EnforcerError>;
+    /// Hands over all pending audit events; never blocks.
+    fn drain(&mut self, sink: &mut dyn FnMut(&RawEvent)) -> Result<(), EnforcerError>;
+    /// Readable when events are pending.
+    fn event_fd(&self) -> Option<BorrowedFd<'_>>;
+    /// Which profile and rule stand behind an event.
+    fn resolve(&self, event: &RawEvent) -> Resolution;
+    fn counters(&self) -> Result<Counters, EnforcerError>;
+}
+
+/// Inode number of a cgroup v2 directory: what `bpf_get_current_cgroup_id` returns for its tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CgroupId(pub u64);
+
+impl fmt::Display for CgroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What the tasks are that are in a cgroup when it becomes managed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Adoption {
+    /// The runtime's own set-up (containerd status CREATED): they are left alone, and the label is given at the next
+    /// exec, which is the workload's entry point.
+    AtExec,
+    /// The workload (status RUNNING): they are labelled at their next hook.
+    Running,
+}
+
+/// What `apply` put into the kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    pub slot: u32,
+    pub generation: u32,
+    /// Rules in force.
+    pub rules: usize,
+    /// Rules that this kernel or this enforcer cannot hold: id and reason.
+    pub unsupported: Vec<(String, String)>,
+}
+
+/// A profile in the kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoadedProfile {
+    pub name: String,
+    pub slot: u32,
+    pub generation: u32,
+    pub rules: usize,
+    /// Rules that this kernel or this enforcer cannot hold: id and reason.
+    pub unsupported: Vec<(String, String)>,
+}
+
+/// The policy side of an event.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resolution {
+    pub profile: Option<String>,
+    pub rule: Option<String>,
+    pub origin: Option<Origin>,
+}
+
+/// Totals since the programs were loaded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    pub denied: u64,
+    pub audited: u64,
+    /// Events that found the ring buffer full.
+    pub lost: u64,
+    /// Refusals because an operation could not be judged, by reason.
+    pub faults: Vec<(String, u64)>,
+    /// `None` where the kernel cannot count them.
+    pub labelled_tasks: Option<u64>,
+}

@@ -1,0 +1,117 @@
+//! The facts about kernel structures that the programs get as frozen constants.
+
+use super::btf::{Btf, Field};
+
+/// Name of a constant in the programs, structure, field and its other names over time.
+type Wanted = (&'static str, &'static str, &'static [&'static str]);
+
+const WANTED: &[Wanted] = &[
+    ("FILE_PATH", "file", &["f_path"]),
+    ("FILE_MODE", "file", &["f_mode"]),
+    ("FILE_FLAGS", "file", &["f_flags"]),
+    ("PATH_MNT", "path", &["mnt"]),
+    ("PATH_DENTRY", "path", &["dentry"]),
+    ("DENTRY_PARENT", "dentry", &["d_parent"]),
+    ("DENTRY_NAME_LEN", "dentry", &["d_name.len"]),
+    ("DENTRY_NAME", "dentry", &["d_name.name"]),
+    ("DENTRY_INLINE_NAME", "dentry", INLINE_NAME),
+    ("DENTRY_SB", "dentry", &["d_sb"]),
+    ("DENTRY_INODE", "dentry", &["d_inode"]),
+    ("INODE_MODE", "inode", &["i_mode"]),
+    ("SB_MAGIC", "super_block", &["s_magic"]),
+    ("SB_TYPE", "super_block", &["s_type"]),
+    ("FSTYPE_NAME", "file_system_type", &["name"]),
+    ("VFSMOUNT_ROOT", "vfsmount", &["mnt_root"]),
+    ("VFSMOUNT_SB", "vfsmount", &["mnt_sb"]),
+    ("MOUNT_PARENT", "mount", &["mnt_parent"]),
+    ("MOUNT_VFSMOUNT", "mount", &["mnt"]),
+    ("MOUNT_NAMESPACE", "mount", &["mnt_ns"]),
+    ("MNTNS_INUM", "mnt_namespace", &["ns.inum"]),
+    ("BPRM_FILE", "linux_binprm", &["file"]),
+    ("BPRM_FILENAME", "linux_binprm", &["filename"]),
+    ("BPRM_CRED", "linux_binprm", &["cred"]),
+    ("TASK_REAL_CRED", "task_struct", &["real_cred"]),
+    ("TASK_REAL_PARENT", "task_struct", &["real_parent"]),
+    ("TASK_TGID", "task_struct", &["tgid"]),
+    ("TASK_COMM", "task_struct", &["comm"]),
+    ("TASK_NSPROXY", "task_struct", &["nsproxy"]),
+    ("TASK_MM", "task_struct", &["mm"]),
+    ("TASK_START", "task_struct", &["start_boottime", "real_start_time"]),
+    ("NSPROXY_MNT", "nsproxy", &["mnt_ns"]),
+    ("MM_EXE_FILE", "mm_struct", &["exe_file"]),
+    ("VMA_FILE", "vm_area_struct", &["vm_file"]),
+    ("SOCKET_SK", "socket", &["sk"]),
+    ("SOCK_FAMILY", "sock", &["__sk_common.skc_family"]),
+    ("SOCK_PROTOCOL", "sock", &["sk_protocol"]),
+    ("MSG_NAME", "msghdr", &["msg_name"]),
+    ("MSG_NAMELEN", "msghdr", &["msg_namelen"]),
+];
+
+/// The array of short names; 7.x wraps it in a union.
+const INLINE_NAME: &[&str] = &["d_iname", "d_shortname.string"];
+/// The programs read names up to this length from the dentry.
+const INLINE_NAME_BYTES: u32 = 32;
+
+/// Values of the programs' constants on this kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    pub offsets: Vec<(&'static str, u32)>,
+}
+
+/// Why the programs cannot work on this kernel.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum FactError {
+    #[error("this kernel's `struct {structure}` has no field `{field}`")]
+    Missing { structure: &'static str, field: &'static str },
+    #[error("this kernel's layout is unknown: {0}")]
+    Layout(&'static str),
+}
+
+impl Facts {
+    /// Looks every constant up in the kernel's types; a single missing one is an error, because a program that
+    /// reads the wrong field would protect nothing.
+    pub fn of(btf: &Btf) -> Result<Self, FactError> {
+        let mut offsets = Vec::with_capacity(WANTED.len() + 2);
+        for (constant, structure, names) in WANTED {
+            let field = first(btf, structure, names)
+                .ok_or(FactError::Missing { structure, field: names.first().copied().unwrap_or_default() })?;
+            offsets.push((*constant, field.offset));
+        }
+        // An anonymous mount namespace has a sequence number of zero; from 6.18 on its namespace id is zero.
+        let (by, offset) = match (btf.field("mnt_namespace", "seq"), btf.field("mnt_namespace", "ns.ns_id")) {
+            (Some(field), _) => (1, field.offset),
+            (None, Some(field)) => (2, field.offset),
+            (None, None) => return Err(FactError::Missing { structure: "mnt_namespace", field: "seq" }),
+        };
+        offsets.push(("ANONYMOUS_BY", by));
+        offsets.push(("MNTNS_SEQ", offset));
+        let facts = Self { offsets };
+        facts.check(btf)?;
+        Ok(facts)
+    }
+
+    fn get(&self, name: &str) -> u32 {
+        self.offsets.iter().find(|(constant, _)| *constant == name).map_or(u32::MAX, |(_, value)| *value)
+    }
+
+    /// What the programs take for granted about neighbouring fields.
+    fn check(&self, btf: &Btf) -> Result<(), FactError> {
+        let parent = self.get("DENTRY_PARENT");
+        if self.get("DENTRY_NAME_LEN") != parent + 12 || self.get("DENTRY_NAME") != parent + 16 {
+            return Err(FactError::Layout("dentry.d_parent and dentry.d_name are no neighbours"));
+        }
+        let mountpoint = btf.field("mount", "mnt_mountpoint").map(|field| field.offset);
+        if mountpoint != Some(self.get("MOUNT_PARENT") + 8) {
+            return Err(FactError::Layout("mount.mnt_parent and mount.mnt_mountpoint are no neighbours"));
+        }
+        let inline = first(btf, "dentry", INLINE_NAME).and_then(|field| btf.array_length(field));
+        if inline.is_none_or(|bytes| bytes < INLINE_NAME_BYTES) {
+            return Err(FactError::Layout("the name inside a dentry is shorter than 32 bytes"));
+        }
+        Ok(())
+    }
+}
+
+fn first(btf: &Btf, structure: &str, names: &[&str]) -> Option<Field> {
+    names.iter().find_map(|name| btf.field(structure, name))
+}

@@ -1,0 +1,138 @@
+//! Execution: every pass of exec, and every executable mapping of a file.
+
+use aya_ebpf::{macros::lsm, programs::LsmContext};
+use varmor_common::abi::{EVENT_EXEC, PERM_EXEC, operation};
+
+use super::subject_or_return;
+use crate::{
+    audit::What,
+    identity::Subject,
+    kernel::{Typed, pointer, probe, raw_argument, scalar},
+    offsets::{BPRM_FILE, BPRM_FILENAME, FILE_PATH, PATH_DENTRY, PATH_MNT, VMA_FILE},
+    path::{self, walk},
+    verdict::{ALLOW, DENY, file},
+};
+
+const PROT_EXEC: u64 = 4;
+/// Longest `execve` path whose last component is judged as an alias of the file.
+const MAX_FILENAME: u64 = 255;
+
+/// Judges the file that is really executed, on every pass: a script, then its interpreter. The name by which it
+/// was called counts too: on an image where `sh` is a link to `busybox`, a rule against `sh` holds.
+#[lsm(hook = "bprm_check_security")]
+pub fn bprm_check_security(ctx: LsmContext) -> i32 {
+    const WHAT: What = What::new(EVENT_EXEC, operation::EXEC);
+    let subject = subject_or_return!(WHAT);
+    if (subject.profile.file_perms | subject.profile.file_default) & PERM_EXEC == 0 {
+        return ALLOW;
+    }
+    let bprm: Typed = ctx.arg(0);
+    // SAFETY: `bprm` is the hook's argument and has a file on every pass.
+    let executed = unsafe { pointer(bprm, BPRM_FILE.load()) };
+    let verdict = mapped(&subject, WHAT, executed);
+    if verdict != ALLOW {
+        return DENY;
+    }
+    let Some(name) = scalar(bprm, BPRM_FILENAME.load()) else { return DENY };
+    let called = last_component(name);
+    if called == 0 {
+        return ALLOW;
+    }
+    let Some(dentry) = scalar(executed, FILE_PATH.load() + PATH_DENTRY.load()) else { return DENY };
+    let Some(mount) = scalar(executed, FILE_PATH.load() + PATH_MNT.load()) else { return DENY };
+    let offset = called & 0xffff;
+    let length = (called >> 16) as u32;
+    let collected = path::climb_as(dentry, mount, name + offset, u64::from(length), path::pack(subject.artefact, PERM_EXEC));
+    file(&subject, WHAT, PERM_EXEC, collected, || (dentry, mount))
+}
+
+/// An executable mapping is an execution: the dynamic loader, `dlopen`, `PT_INTERP`.
+///
+/// `file` is NULL for anonymous memory, and from 6.4 to 6.19 the verifier believes that it cannot be: the
+/// decision is taken on the raw argument. The typed check is for 7.x, which demands it.
+#[lsm(hook = "mmap_file")]
+pub fn mmap_file(ctx: LsmContext) -> i32 {
+    const WHAT: What = What::new(EVENT_EXEC, operation::MMAP_EXEC);
+    let protection: u64 = ctx.arg(1);
+    if protection & PROT_EXEC == 0 {
+        return ALLOW;
+    }
+    let subject = subject_or_return!(WHAT);
+    if (subject.profile.file_perms | subject.profile.file_default) & PERM_EXEC == 0 {
+        return ALLOW;
+    }
+    match raw_argument::<0>(&ctx) {
+        None => return DENY,
+        Some(0) => return ALLOW,
+        Some(_) => {}
+    }
+    let mapped_file: Typed = ctx.arg(0);
+    if mapped_file.is_null() {
+        return ALLOW;
+    }
+    mapped(&subject, WHAT, mapped_file)
+}
+
+/// Memory that becomes executable later.
+#[lsm(hook = "file_mprotect")]
+pub fn file_mprotect(ctx: LsmContext) -> i32 {
+    const WHAT: What = What::new(EVENT_EXEC, operation::MPROTECT_EXEC);
+    let protection: u64 = ctx.arg(2);
+    if protection & PROT_EXEC == 0 {
+        return ALLOW;
+    }
+    let subject = subject_or_return!(WHAT);
+    if (subject.profile.file_perms | subject.profile.file_default) & PERM_EXEC == 0 {
+        return ALLOW;
+    }
+    let area: Typed = ctx.arg(0);
+    match scalar(area, VMA_FILE.load()) {
+        None => return DENY,
+        Some(0) => return ALLOW,
+        Some(_) => {}
+    }
+    // SAFETY: `area` is the hook's argument.
+    let mapped_file = unsafe { pointer(area, VMA_FILE.load()) };
+    if mapped_file.is_null() {
+        return ALLOW;
+    }
+    mapped(&subject, WHAT, mapped_file)
+}
+
+#[inline(always)]
+fn mapped(subject: &Subject, what: What, mapped_file: Typed) -> i32 {
+    let Some(mount_address) = scalar(mapped_file, FILE_PATH.load() + PATH_MNT.load()) else { return DENY };
+    // SAFETY: `mapped_file` is a BTF pointer to a file.
+    let (mount, dentry) = unsafe {
+        (
+            pointer(mapped_file, FILE_PATH.load() + PATH_MNT.load()),
+            pointer(mapped_file, FILE_PATH.load() + PATH_DENTRY.load()),
+        )
+    };
+    let collected = walk(subject, mount, mount_address, dentry, PERM_EXEC);
+    file(subject, what, PERM_EXEC, collected, || {
+        (scalar(mapped_file, FILE_PATH.load() + PATH_DENTRY.load()).unwrap_or(0), mount_address)
+    })
+}
+
+/// Where the last component of a string starts (low 16 bits) and how long it is (above); 0 = none, or a string
+/// too long to be looked at.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn last_component(address: u64) -> u64 {
+    // An address, not an offset: unknown to the verifier, whose states then converge in every round.
+    let mut start = address;
+    let mut length = 0u64;
+    while length < MAX_FILENAME {
+        let Some(byte) = probe::<u8>(address + length) else { return 0 };
+        if byte == 0 {
+            let size = address + length - start;
+            return if size == 0 { 0 } else { (start - address) & 0xffff | size << 16 };
+        }
+        length += 1;
+        if byte == b'/' {
+            start = address + length;
+        }
+    }
+    0
+}

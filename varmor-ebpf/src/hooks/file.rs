@@ -1,0 +1,205 @@
+//! Files: opening them, and everything that changes them or their names.
+
+use aya_ebpf::{macros::lsm, programs::LsmContext};
+use varmor_common::abi::{
+    EVENT_FILE, PERM_ALL, PERM_APPEND, PERM_READ, PERM_STRUCT, PERM_WRITE, operation,
+};
+
+use super::subject_or_return;
+use crate::{
+    audit::What,
+    identity::Subject,
+    kernel::{Typed, pointer, raw_argument, scalar, u16_at, u32_at},
+    offsets::{
+        DENTRY_INODE, FILE_FLAGS, FILE_MODE, FILE_PATH, INODE_MODE, PATH_DENTRY, PATH_MNT,
+    },
+    path::walk,
+    verdict::{ALLOW, DENY, file},
+};
+
+const FMODE_READ: u32 = 1;
+const FMODE_WRITE: u32 = 2;
+/// Kernel-internal open of an object that was already judged (overlayfs opens its layers this way).
+const FMODE_NOACCOUNT: u32 = 0x2000_0000;
+const O_TRUNC: u32 = 0o1000;
+const O_APPEND: u32 = 0o2000;
+/// `__FMODE_EXEC` in `f_flags`: the open belongs to an exec, which `bprm_check_security` judges.
+const FMODE_EXEC: u32 = 0x20;
+const S_IFMT: u16 = 0o170_000;
+const S_IFDIR: u16 = 0o040_000;
+
+#[lsm(hook = "file_open")]
+pub fn file_open(ctx: LsmContext) -> i32 {
+    const WHAT: What = What::new(EVENT_FILE, operation::OPEN);
+    let subject = subject_or_return!(WHAT);
+    let opened: Typed = ctx.arg(0);
+    // SAFETY: `opened` is the hook's argument.
+    let (mode, flags) = unsafe { (u32_at(opened, FILE_MODE.load()), u32_at(opened, FILE_FLAGS.load())) };
+    if mode & FMODE_NOACCOUNT != 0 || flags & FMODE_EXEC != 0 {
+        return ALLOW;
+    }
+    let mut request = 0;
+    if mode & FMODE_READ != 0 {
+        request |= PERM_READ;
+    }
+    if mode & FMODE_WRITE != 0 {
+        request |= if flags & O_APPEND != 0 { PERM_APPEND } else { PERM_WRITE };
+    }
+    if flags & O_TRUNC != 0 {
+        request |= PERM_WRITE;
+    }
+    open_file(&subject, WHAT, opened, request)
+}
+
+/// `ftruncate` from 6.2 on; before, `path_truncate` covers it.
+#[lsm(hook = "file_truncate")]
+pub fn file_truncate(ctx: LsmContext) -> i32 {
+    const WHAT: What = What::new(EVENT_FILE, operation::TRUNCATE);
+    let subject = subject_or_return!(WHAT);
+    open_file(&subject, WHAT, ctx.arg(0), PERM_WRITE)
+}
+
+#[lsm(hook = "path_truncate")]
+pub fn path_truncate(ctx: LsmContext) -> i32 {
+    one_path(&ctx, What::new(EVENT_FILE, operation::TRUNCATE))
+}
+
+#[lsm(hook = "path_chmod")]
+pub fn path_chmod(ctx: LsmContext) -> i32 {
+    one_path(&ctx, What::new(EVENT_FILE, operation::CHMOD))
+}
+
+/// Not on 5.10, whose trampoline cannot pass the ids by value.
+#[lsm(hook = "path_chown")]
+pub fn path_chown(ctx: LsmContext) -> i32 {
+    one_path(&ctx, What::new(EVENT_FILE, operation::CHOWN))
+}
+
+#[lsm(hook = "path_mknod")]
+pub fn path_mknod(ctx: LsmContext) -> i32 {
+    entry(&ctx, What::new(EVENT_FILE, operation::MKNOD), PERM_WRITE)
+}
+
+#[lsm(hook = "path_mkdir")]
+pub fn path_mkdir(ctx: LsmContext) -> i32 {
+    entry(&ctx, What::new(EVENT_FILE, operation::MKDIR), PERM_WRITE)
+}
+
+#[lsm(hook = "path_rmdir")]
+pub fn path_rmdir(ctx: LsmContext) -> i32 {
+    entry(&ctx, What::new(EVENT_FILE, operation::RMDIR), PERM_WRITE | PERM_STRUCT)
+}
+
+#[lsm(hook = "path_unlink")]
+pub fn path_unlink(ctx: LsmContext) -> i32 {
+    entry(&ctx, What::new(EVENT_FILE, operation::UNLINK), PERM_WRITE)
+}
+
+/// Judges the new name; where the link points to is judged when it is followed, by the object found there.
+#[lsm(hook = "path_symlink")]
+pub fn path_symlink(ctx: LsmContext) -> i32 {
+    entry(&ctx, What::new(EVENT_FILE, operation::SYMLINK), PERM_WRITE)
+}
+
+/// A second name must not free an object from its rules: the old name needs every right that a rule could take.
+/// The kernel refuses links across mounts, so the new folder's mount is the old name's mount too.
+#[lsm(hook = "path_link")]
+pub fn path_link(ctx: LsmContext) -> i32 {
+    const WHAT: What = What::new(EVENT_FILE, operation::LINK);
+    let subject = subject_or_return!(WHAT);
+    if named::<1, 0>(&ctx, &subject, WHAT, PERM_ALL) != ALLOW {
+        return DENY;
+    }
+    named::<1, 2>(&ctx, &subject, WHAT, PERM_WRITE)
+}
+
+/// Moving an object away must not free it from its rules, and neither must moving a folder above it: the old name
+/// needs every right, and folders that a protected path passes through stay. Both names are judged alike, so that
+/// `RENAME_EXCHANGE` is covered, which 5.19 and later ask only once.
+#[lsm(hook = "path_rename")]
+pub fn path_rename(ctx: LsmContext) -> i32 {
+    const WHAT: What = What::new(EVENT_FILE, operation::RENAME);
+    let subject = subject_or_return!(WHAT);
+    let old: Typed = ctx.arg(1);
+    let new: Typed = ctx.arg(3);
+    if named::<0, 1>(&ctx, &subject, WHAT, PERM_ALL | folder_bit(old)) != ALLOW {
+        return DENY;
+    }
+    let request = if is_positive(new) { PERM_ALL | folder_bit(new) } else { PERM_WRITE };
+    named::<2, 3>(&ctx, &subject, WHAT, request)
+}
+
+#[inline(always)]
+fn open_file(subject: &Subject, what: What, opened: Typed, request: u32) -> i32 {
+    if (subject.profile.file_perms | subject.profile.file_default) & request == 0 {
+        return ALLOW;
+    }
+    let Some(mount_address) = scalar(opened, FILE_PATH.load() + PATH_MNT.load()) else { return DENY };
+    // SAFETY: `opened` is a BTF pointer to a file.
+    let (mount, dentry) = unsafe {
+        (
+            pointer(opened, FILE_PATH.load() + PATH_MNT.load()),
+            pointer(opened, FILE_PATH.load() + PATH_DENTRY.load()),
+        )
+    };
+    let collected = walk(subject, mount, mount_address, dentry, request);
+    file(subject, what, request, collected, || {
+        (scalar(opened, FILE_PATH.load() + PATH_DENTRY.load()).unwrap_or(0), mount_address)
+    })
+}
+
+/// A hook whose first argument is the path.
+#[inline(always)]
+fn one_path(ctx: &LsmContext, what: What) -> i32 {
+    let subject = subject_or_return!(what);
+    if (subject.profile.file_perms | subject.profile.file_default) & PERM_WRITE == 0 {
+        return ALLOW;
+    }
+    let path: Typed = ctx.arg(0);
+    // SAFETY: `path` is the hook's argument.
+    let dentry = unsafe { pointer(path, PATH_DENTRY.load()) };
+    // SAFETY: as above.
+    let mount = unsafe { pointer(path, PATH_MNT.load()) };
+    let Some(mount_address) = scalar(path, PATH_MNT.load()) else { return DENY };
+    let collected = walk(&subject, mount, mount_address, dentry, PERM_WRITE);
+    file(&subject, what, PERM_WRITE, collected, || (scalar(path, PATH_DENTRY.load()).unwrap_or(0), mount_address))
+}
+
+/// A hook whose arguments are the folder's path and the entry's dentry.
+#[inline(always)]
+fn entry(ctx: &LsmContext, what: What, request: u32) -> i32 {
+    let subject = subject_or_return!(what);
+    named::<0, 1>(ctx, &subject, what, request)
+}
+
+/// Judges the entry that argument `DENTRY` of the hook names in the folder of argument `FOLDER`.
+#[inline(always)]
+fn named<const FOLDER: i32, const DENTRY: i32>(ctx: &LsmContext, subject: &Subject, what: What, request: u32) -> i32 {
+    if (subject.profile.file_perms | subject.profile.file_default) & request == 0 {
+        return ALLOW;
+    }
+    let path: Typed = ctx.arg(FOLDER as usize);
+    // SAFETY: `path` is a path argument of the hook.
+    let mount = unsafe { pointer(path, PATH_MNT.load()) };
+    let Some(mount_address) = scalar(path, PATH_MNT.load()) else { return DENY };
+    let collected = walk(subject, mount, mount_address, ctx.arg(DENTRY as usize), request);
+    file(subject, what, request, collected, || (raw_argument::<DENTRY>(ctx).unwrap_or(0), mount_address))
+}
+
+#[inline(always)]
+fn is_positive(dentry: Typed) -> bool {
+    // SAFETY: `dentry` is an argument of the hook.
+    !unsafe { pointer(dentry, DENTRY_INODE.load()) }.is_null()
+}
+
+/// `PERM_STRUCT` for a folder, nothing for any other object.
+#[inline(always)]
+fn folder_bit(dentry: Typed) -> u32 {
+    // SAFETY: `dentry` is an argument of the hook; a negative dentry has no inode.
+    let inode = unsafe { pointer(dentry, DENTRY_INODE.load()) };
+    if inode.is_null() {
+        return 0;
+    }
+    // SAFETY: checked for NULL.
+    if unsafe { u16_at(inode, INODE_MODE.load()) } & S_IFMT == S_IFDIR { PERM_STRUCT } else { 0 }
+}

@@ -1,0 +1,108 @@
+//! Labels and credentials: given, inherited, taken away by death.
+
+use aya_ebpf::{macros::lsm, programs::LsmContext};
+use varmor_common::abi::{COUNTER_FAULTS, FAULT_LABEL, Label};
+
+use crate::{
+    identity::{self, managed_cgroup, remember_credential, storage},
+    kernel::{self, probe, raw_argument},
+    maps::{self, count},
+    offsets::{BPRM_CRED, TASK_REAL_CRED},
+};
+
+/// `-EAGAIN`: what fork reports when a resource is short.
+const TRY_AGAIN: i32 = -11;
+
+/// The child inherits the label; without a label there is no child. Also called for the threads of `io_uring`,
+/// which therefore act under the label of the task that made them.
+#[lsm(hook = "task_alloc")]
+pub fn task_alloc(ctx: LsmContext) -> i32 {
+    let Some(label) = identity::current_label() else { return 0 };
+    #[cfg(feature = "ts")]
+    let stored = storage::set(ctx.arg(0), label);
+    #[cfg(not(feature = "ts"))]
+    let stored = raw_argument::<0>(&ctx).is_some_and(|child| storage::set_address(child, label));
+    if stored {
+        0
+    } else {
+        count(COUNTER_FAULTS + FAULT_LABEL);
+        TRY_AGAIN
+    }
+}
+
+/// Forgets a dead task.
+#[cfg(not(feature = "ts"))]
+#[lsm(hook = "task_free")]
+pub fn task_free(ctx: LsmContext) -> i32 {
+    if let Some(task) = raw_argument::<0>(&ctx) {
+        let _ = storage::LABELS.remove(&task);
+    }
+    0
+}
+
+/// An unlabelled task that executes a program in a managed cgroup gets the container's label here, before the
+/// program is judged: the first instruction of the program already runs under the policy.
+#[lsm(hook = "bprm_creds_for_exec")]
+pub fn bprm_creds_for_exec(ctx: LsmContext) -> i32 {
+    if identity::current_label().is_some() {
+        return 0;
+    }
+    let Some((cgroup, managed)) = managed_cgroup() else { return 0 };
+    let label = Label { binding: managed.binding, _pad: 0, cgroup };
+    let bprm: kernel::Typed = ctx.arg(0);
+    let Some(credential) = kernel::scalar(bprm, BPRM_CRED.load()) else { return TRY_AGAIN };
+    if remember_credential(credential) && storage::set_current(label) {
+        0
+    } else {
+        count(COUNTER_FAULTS + FAULT_LABEL);
+        TRY_AGAIN
+    }
+}
+
+/// A credential made from one of a protected task is one of a protected task.
+#[lsm(hook = "cred_prepare")]
+pub fn cred_prepare(ctx: LsmContext) -> i32 {
+    inherit(&ctx)
+}
+
+#[lsm(hook = "cred_transfer")]
+pub fn cred_transfer(ctx: LsmContext) -> i32 {
+    inherit(&ctx);
+    0
+}
+
+#[lsm(hook = "cred_free")]
+pub fn cred_free(ctx: LsmContext) -> i32 {
+    if let Some(credential) = raw_argument::<0>(&ctx) {
+        let _ = maps::CREDENTIALS.remove(&credential);
+    }
+    0
+}
+
+/// `new` descends from `old`, whoever the current task is: a protected task that works under the credential of
+/// a filesystem's mounter (overlayfs) must not taint copies of that one.
+#[inline(always)]
+fn inherit(ctx: &LsmContext) -> i32 {
+    if identity::current_label().is_none() {
+        return 0;
+    }
+    let (Some(new), Some(old)) = (raw_argument::<0>(ctx), raw_argument::<1>(ctx)) else { return TRY_AGAIN };
+    if !belongs_to_protected(old) || remember_credential(new) {
+        0
+    } else {
+        count(COUNTER_FAULTS + FAULT_LABEL);
+        TRY_AGAIN
+    }
+}
+
+/// Whether a credential is the current (protected) task's own or descends from a protected task.
+#[inline(always)]
+pub fn belongs_to_protected(credential: u64) -> bool {
+    // SAFETY: the helper has no precondition.
+    let task = unsafe { aya_ebpf::helpers::generated::bpf_get_current_task() };
+    if probe::<u64>(task + u64::from(TASK_REAL_CRED.load())) == Some(credential) {
+        return true;
+    }
+    // SAFETY: only the presence of the entry counts.
+    unsafe { maps::CREDENTIALS.get(&credential) }.is_some()
+}

@@ -1,0 +1,22 @@
+//! The hooks. Each one respects nothing and nobody: the kernel calls it only when no earlier program denied
+//! (`bpf_lsm_*` chains stop at the first error), it decides, and `verdict` ends it.
+
+mod capability;
+mod exec;
+mod file;
+mod identity;
+mod mount;
+mod network;
+mod ptrace;
+
+/// The current task's subject, or the end of the hook.
+macro_rules! subject_or_return {
+    ($what:expr) => {
+        match $crate::identity::current() {
+            $crate::identity::Who::Free => return $crate::verdict::ALLOW,
+            $crate::identity::Who::Subject(subject) => subject,
+            $crate::identity::Who::Lost(fault) => return $crate::verdict::lost($what, fault),
+        }
+    };
+}
+use subject_or_return;

@@ -1,0 +1,106 @@
+//! Ptrace and everything that the kernel guards like it (`/proc/PID/{mem,environ,root,ns}`, `process_vm_readv`).
+
+use aya_ebpf::{macros::lsm, programs::LsmContext};
+use varmor_common::abi::{
+    EVENT_PTRACE, Label, PTRACE_READ, PTRACE_READBY, PTRACE_TRACE, PTRACE_TRACEBY, VERDICT_AUDIT, VERDICT_DENY,
+    operation,
+};
+
+use super::subject_or_return;
+use crate::{
+    audit::What,
+    identity::{self, Subject, Who, storage},
+    kernel::{probe, raw_argument},
+    offsets::TASK_TGID,
+    verdict::{ALLOW, DENY, lost, point},
+};
+
+const MODE_READ: u32 = 1;
+const MODE_ATTACH: u32 = 2;
+/// No cgroup has this id.
+const NOBODY: u64 = 0;
+/// The label of a task that has none.
+const UNLABELLED: Label = Label { binding: 0, _pad: 0, cgroup: NOBODY };
+
+/// The current task looks into `child`. The child's own rules about being looked at hold for protected tracers.
+#[lsm(hook = "ptrace_access_check")]
+pub fn ptrace_access_check(ctx: LsmContext) -> i32 {
+    const WHAT: What = What::new(EVENT_PTRACE, operation::PTRACE);
+    let Some(tracer) = identity::current_label() else { return ALLOW };
+    let mode: u32 = ctx.arg(1);
+    let Some(address) = raw_argument::<0>(&ctx) else { return DENY };
+    let child = storage::of(ctx.arg(0), address).unwrap_or(UNLABELLED);
+    let outside = child.cgroup != tracer.cgroup;
+    let mut request = 0;
+    let mut reverse = 0;
+    if mode & MODE_ATTACH != 0 {
+        request |= PTRACE_TRACE;
+        reverse |= PTRACE_TRACEBY;
+    }
+    if mode & MODE_READ != 0 {
+        request |= PTRACE_READ;
+        reverse |= PTRACE_READBY;
+    }
+    if judge(tracer, WHAT, request, outside, address) != ALLOW {
+        return DENY;
+    }
+    if child.cgroup == NOBODY { ALLOW } else { judge(child, WHAT, reverse, outside, address) }
+}
+
+/// The current task asks its parent to trace it.
+#[lsm(hook = "ptrace_traceme")]
+pub fn ptrace_traceme(ctx: LsmContext) -> i32 {
+    const WHAT: What = What::new(EVENT_PTRACE, operation::TRACEME);
+    let subject = subject_or_return!(WHAT);
+    let Some(address) = raw_argument::<0>(&ctx) else { return DENY };
+    let parent = storage::of(ctx.arg(0), address).unwrap_or(UNLABELLED);
+    let outside = parent.cgroup != subject.label.cgroup;
+    if decide(&subject, WHAT, PTRACE_TRACEBY, outside, address) != ALLOW {
+        return DENY;
+    }
+    if parent.cgroup == NOBODY { ALLOW } else { judge(parent, WHAT, PTRACE_TRACE, outside, address) }
+}
+
+#[inline(always)]
+fn judge(label: Label, what: What, request: u32, outside: bool, peer: u64) -> i32 {
+    match identity::subject(label) {
+        Who::Free => ALLOW,
+        Who::Lost(fault) => lost(what, fault),
+        Who::Subject(subject) => decide(&subject, what, request, outside, peer),
+    }
+}
+
+#[inline(always)]
+fn decide(subject: &Subject, what: What, request: u32, outside: bool, peer: u64) -> i32 {
+    let rules = &subject.profile.ptrace;
+    let mut denied = rules.deny_all;
+    let mut audited = rules.audit_all;
+    if outside {
+        denied |= rules.deny_outside;
+        audited |= rules.audit_outside;
+    }
+    let denied = denied & request;
+    let audited = audited & request;
+    if denied | audited == 0 {
+        return ALLOW;
+    }
+    let verdict = if denied != 0 { VERDICT_DENY } else { VERDICT_AUDIT };
+    let concerned = if denied != 0 { denied } else { audited };
+    let mut site = 0;
+    let mut bit = 1;
+    while bit < 5 {
+        if concerned & (1 << bit) != 0 {
+            site = rules.sites[bit];
+            break;
+        }
+        bit += 1;
+    }
+    let tgid = probe::<u32>(peer + u64::from(TASK_TGID.load())).unwrap_or(0);
+    point(
+        subject,
+        what,
+        request,
+        u64::from(verdict) | u64::from(site) << 32,
+        [u64::from(request), u64::from(tgid), u64::from(outside)],
+    )
+}

@@ -1,0 +1,253 @@
+//! Who asks: the label of a task and the profile behind it.
+//!
+//! A label is inherited at fork, taken at exec in a managed cgroup, and lost only by death: nothing that a task
+//! does to its namespaces, root, user or cgroup changes it.
+
+use core::ffi::c_void;
+
+use aya_ebpf::{
+    bindings::task_struct,
+    helpers::generated::{
+        bpf_get_current_ancestor_cgroup_id, bpf_get_current_cgroup_id, bpf_get_current_task,
+    },
+};
+use varmor_common::abi::{Descriptor, Label, Managed, SETTING_ADOPT, SLOT_NONE};
+
+use crate::{kernel, maps, offsets};
+
+/// Deepest cgroup level at which a managed cgroup is found from a task in one of its descendants.
+const ANCESTOR_LEVELS: i32 = 12;
+
+/// A protected task and its profile.
+pub struct Subject {
+    pub label: Label,
+    /// Index of the artefact in the maps of tables.
+    pub artefact: u32,
+    pub profile: &'static Descriptor,
+}
+
+/// What a hook finds out about the current task first.
+pub enum Who {
+    /// Not protected, or its policy was removed.
+    Free,
+    Subject(Subject),
+    /// Protected, but its profile cannot be found: denied, with this fault.
+    Lost(u32),
+}
+
+/// The current task's profile.
+#[inline(always)]
+pub fn current() -> Who {
+    let Some(label) = current_label() else { return Who::Free };
+    subject(label)
+}
+
+/// The profile behind a label.
+#[inline(always)]
+pub fn subject(label: Label) -> Who {
+    use varmor_common::abi::{FAULT_ORPHAN, FAULT_TABLE};
+    let Some(binding) = maps::BINDINGS.get(label.binding) else { return Who::Lost(FAULT_TABLE) };
+    if binding.cgroup != label.cgroup {
+        return Who::Lost(FAULT_ORPHAN);
+    }
+    if binding.slot == SLOT_NONE {
+        return Who::Free;
+    }
+    let Some(artefact) = maps::SLOTS.get(binding.slot) else { return Who::Lost(FAULT_TABLE) };
+    let artefact = *artefact;
+    if artefact == 0 {
+        return Who::Free;
+    }
+    match maps::DESCRIPTORS.get_value(artefact, &0) {
+        Some(profile) => Who::Subject(Subject { label, artefact, profile }),
+        None => Who::Lost(FAULT_TABLE),
+    }
+}
+
+/// The current task's label; a task that was already running when its container became managed takes it here.
+#[inline(always)]
+pub fn current_label() -> Option<Label> {
+    if let Some(label) = storage::current() {
+        return Some(label);
+    }
+    match maps::SETTINGS.get(SETTING_ADOPT) {
+        Some(&adopt) if adopt != 0 => adopt_current(),
+        _ => None,
+    }
+}
+
+/// The label of the managed cgroup that the current task is in, stored for good; for tasks older than the
+/// container's registration only.
+#[inline(never)]
+fn adopt_current() -> Option<Label> {
+    let (cgroup, managed) = managed_cgroup()?;
+    if managed.adopt_before == 0 {
+        return None;
+    }
+    // SAFETY: the helper has no precondition.
+    let task = unsafe { bpf_get_current_task() };
+    let started: u64 = kernel::probe(task + u64::from(offsets::TASK_START.load()))?;
+    if started >= managed.adopt_before {
+        return None;
+    }
+    let label = Label { binding: managed.binding, _pad: 0, cgroup };
+    if let Some(credential) = kernel::probe::<u64>(task + u64::from(offsets::TASK_REAL_CRED.load())) {
+        remember_credential(credential);
+    }
+    storage::set_current(label);
+    Some(label)
+}
+
+/// The nearest managed cgroup of the current task: its own, or an ancestor where the kernel can tell.
+#[inline(always)]
+pub fn managed_cgroup() -> Option<(u64, Managed)> {
+    // SAFETY: the helpers have no precondition.
+    let own = unsafe { bpf_get_current_cgroup_id() };
+    if let Some(managed) = lookup(own) {
+        return Some((own, managed));
+    }
+    if offsets::HAVE_ANCESTOR_CGROUP.load() == 0 {
+        return None;
+    }
+    let mut level = 1;
+    let mut found = None;
+    while level < ANCESTOR_LEVELS {
+        // SAFETY: as above; 0 is returned for a level that does not exist.
+        let id = unsafe { bpf_get_current_ancestor_cgroup_id(level) };
+        if id == 0 {
+            break;
+        }
+        if let Some(managed) = lookup(id) {
+            // Deeper levels come later: the innermost managed cgroup wins.
+            found = Some((id, managed));
+        }
+        level += 1;
+    }
+    found
+}
+
+#[inline(always)]
+fn lookup(cgroup: u64) -> Option<Managed> {
+    // SAFETY: entries are replaced, never changed in place (no-prealloc hash), so the copy is whole.
+    unsafe { maps::CGROUPS.get(&cgroup) }.copied()
+}
+
+/// Adds a credential to the set that capability rules hold for.
+#[inline(always)]
+pub fn remember_credential(credential: u64) -> bool {
+    maps::CREDENTIALS.insert(&credential, &1u32, 0).is_ok()
+}
+
+/// Where the labels are.
+#[cfg(feature = "ts")]
+pub mod storage {
+    use aya_ebpf::{
+        helpers::generated::{bpf_get_current_task_btf, bpf_task_storage_get},
+        macros::btf_map,
+    };
+
+    use super::{Label, c_void, task_struct};
+
+    const GET: u64 = 0;
+    const CREATE: u64 = 1;
+
+    /// A task storage map; aya has no type for it, so this is the BTF definition by hand: 29 is
+    /// `BPF_MAP_TYPE_TASK_STORAGE`, the flag 1 is `BPF_F_NO_PREALLOC`, which the kernel demands.
+    #[repr(C)]
+    pub struct TaskStorage {
+        r#type: *const [i32; 29],
+        key: *const i32,
+        value: *const Label,
+        max_entries: *const [i32; 0],
+        map_flags: *const [i32; 1],
+    }
+    // SAFETY: the pointers are never followed; they carry types into the BTF.
+    unsafe impl Sync for TaskStorage {}
+
+    #[btf_map]
+    static LABELS: TaskStorage = TaskStorage {
+        r#type: core::ptr::null(),
+        key: core::ptr::null(),
+        value: core::ptr::null(),
+        max_entries: core::ptr::null(),
+        map_flags: core::ptr::null(),
+    };
+
+    #[inline(always)]
+    fn get(task: *mut task_struct, initial: *mut Label, flags: u64) -> *mut Label {
+        // SAFETY: `task` is a BTF task pointer of the verifier; the helper returns NULL or a valid label.
+        unsafe {
+            bpf_task_storage_get((&raw const LABELS).cast_mut().cast::<c_void>(), task, initial.cast::<c_void>(), flags)
+                .cast::<Label>()
+        }
+    }
+
+    #[inline(always)]
+    pub fn current() -> Option<Label> {
+        // SAFETY: the helper has no precondition; the label belongs to the current task alone.
+        unsafe { get(bpf_get_current_task_btf(), core::ptr::null_mut(), GET).as_ref().copied() }
+    }
+
+    #[inline(always)]
+    pub fn set_current(label: Label) -> bool {
+        // SAFETY: the helper has no precondition.
+        set(unsafe { bpf_get_current_task_btf() }.cast::<u8>(), label)
+    }
+
+    /// The label of another task, given as a hook argument.
+    #[inline(always)]
+    pub fn of(task: *const u8, _address: u64) -> Option<Label> {
+        // SAFETY: as in `get`.
+        unsafe { get(task.cast_mut().cast(), core::ptr::null_mut(), GET).as_ref().copied() }
+    }
+
+    #[inline(always)]
+    pub fn set(task: *const u8, label: Label) -> bool {
+        let mut label = label;
+        let stored = get(task.cast_mut().cast(), &raw mut label, CREATE);
+        if stored.is_null() {
+            return false;
+        }
+        // SAFETY: not NULL; a label that existed before keeps its old value until here.
+        unsafe { *stored = label };
+        true
+    }
+}
+
+/// Where the labels are: kernels without task storage.
+#[cfg(not(feature = "ts"))]
+pub mod storage {
+    use aya_ebpf::{btf_maps::HashMap, helpers::generated::bpf_get_current_task, macros::btf_map};
+
+    use super::{Label, c_void, task_struct};
+
+    /// Task address -> label. A full map refuses the fork of a protected task.
+    #[btf_map]
+    pub static LABELS: HashMap<u64, Label, 131_072, 1> = HashMap::new();
+
+    const _: fn(*mut task_struct, *mut c_void) = |_, _| ();
+
+    #[inline(always)]
+    pub fn current() -> Option<Label> {
+        // SAFETY: the helper has no precondition.
+        of(core::ptr::null(), unsafe { bpf_get_current_task() })
+    }
+
+    #[inline(always)]
+    pub fn set_current(label: Label) -> bool {
+        // SAFETY: the helper has no precondition.
+        set_address(unsafe { bpf_get_current_task() }, label)
+    }
+
+    /// The label of another task, given as a hook argument.
+    #[inline(always)]
+    pub fn of(_task: *const u8, address: u64) -> Option<Label> {
+        // SAFETY: entries are replaced, never changed in place (no-prealloc hash), so the copy is whole.
+        unsafe { LABELS.get(&address) }.copied()
+    }
+
+    #[inline(always)]
+    pub fn set_address(address: u64, label: Label) -> bool {
+        LABELS.insert(&address, &label, 0).is_ok()
+    }
+}

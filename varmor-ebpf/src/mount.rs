@@ -1,0 +1,104 @@
+//! Mount rules: the classes of a call (flags and type) that the source's rules name.
+
+use varmor_common::{
+    abi::{
+        FAULT_LENGTH, FAULT_READ, FAULT_TABLE, GLOB_DEAD, GLOB_START, MAX_MOUNT_CLASSES, MAX_NAME, VERDICT_DENY,
+    },
+    matcher::{NameHash, glob_step},
+};
+
+use crate::{kernel::probe, maps, offsets::HASH_KEY, path::MOUNT_FAULT};
+
+pub const MS_REMOUNT: u32 = 1 << 5;
+pub const MS_BIND: u32 = 1 << 12;
+pub const MS_MOVE: u32 = 1 << 13;
+pub const MS_UNBINDABLE: u32 = 1 << 17;
+pub const MS_PRIVATE: u32 = 1 << 18;
+pub const MS_SLAVE: u32 = 1 << 19;
+pub const MS_SHARED: u32 = 1 << 20;
+/// Calls with one of these make no filesystem instance.
+pub const NO_INSTANCE: u32 =
+    MS_REMOUNT | MS_BIND | MS_MOVE | MS_UNBINDABLE | MS_PRIVATE | MS_SLAVE | MS_SHARED;
+/// Every class, for a source that cannot be judged by its spelling.
+pub const EVERY_CLASS: u64 = !MOUNT_FAULT;
+
+/// The type that rules see for calls that make no filesystem instance, as in vArmor.
+#[inline(always)]
+pub fn no_type() -> u64 {
+    NameHash::new(HASH_KEY.load()).word(u64::from_le_bytes(*b"none\0\0\0\0")).finish(4)
+}
+
+/// The hash of a short string at an address (filesystem types have at most 15 bytes in rules); 0 if unreadable.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn short_string_hash(address: u64) -> u64 {
+    let mut hash = NameHash::new(HASH_KEY.load());
+    let mut word = 0u64;
+    let mut length = 0u64;
+    while length < 32 {
+        let Some(byte) = probe::<u8>(address + length) else { return 0 };
+        if byte == 0 {
+            break;
+        }
+        word |= u64::from(byte) << ((length & 7) * 8);
+        length += 1;
+        if length & 7 == 0 {
+            hash = hash.word(word);
+            word = 0;
+        }
+    }
+    if length & 7 != 0 {
+        hash = hash.word(word);
+    }
+    hash.finish(length)
+}
+
+/// The classes whose source pattern matches the string at an address.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn source_classes(artefact: u32, address: u64) -> u64 {
+    let Some(rows) = maps::MOUNT_SOURCES.get(artefact) else { return MOUNT_FAULT | u64::from(FAULT_TABLE) };
+    let mut current = GLOB_START;
+    let mut length = 0u32;
+    while length <= MAX_NAME {
+        let Some(byte) = probe::<u8>(address + u64::from(length)) else {
+            return MOUNT_FAULT | u64::from(FAULT_READ);
+        };
+        if byte == 0 {
+            return rows.get(current).map_or(MOUNT_FAULT | u64::from(FAULT_TABLE), |row| row.accept);
+        }
+        if current != GLOB_DEAD {
+            let Some(row) = rows.get(current) else { return MOUNT_FAULT | u64::from(FAULT_TABLE) };
+            current = glob_step(row, byte);
+        }
+        length += 1;
+    }
+    MOUNT_FAULT | u64::from(FAULT_LENGTH)
+}
+
+/// What the mount rules say: `VERDICT_*` bits, the site above. `source` holds the classes that the source
+/// allows, `fstype` the hash of the type.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn mount_verdict(artefact: u32, flags: u32, fstype: u64, source: u64) -> u64 {
+    let Some(profile) = maps::DESCRIPTORS.get_value(artefact, &0) else { return u64::from(VERDICT_DENY) };
+    let mut verdict = 0u32;
+    let mut site = 0u32;
+    let mut i = 0;
+    while i < MAX_MOUNT_CLASSES {
+        if i >= profile.mount_classes as usize {
+            break;
+        }
+        let class = &profile.mounts[i];
+        let flagged = flags & class.any != 0 || !flags & class.none != 0;
+        let typed = class.fstype == 0 || class.fstype == fstype;
+        if (source >> i) & 1 != 0 && flagged && typed {
+            if site == 0 || (class.verdict & VERDICT_DENY != 0 && verdict & VERDICT_DENY == 0) {
+                site = class.site;
+            }
+            verdict |= class.verdict;
+        }
+        i += 1;
+    }
+    u64::from(verdict) | u64::from(site) << 32
+}

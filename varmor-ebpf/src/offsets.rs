@@ -1,0 +1,61 @@
+//! Field offsets and other facts of the running kernel, written by the loader before the programs are loaded.
+//!
+//! They live in `.rodata`, which is frozen: the verifier folds each load to a constant, so that a field access
+//! is an ordinary, type-checked BTF access (reference: `btf_struct_access` in kernel/bpf/btf.c).
+
+use aya_ebpf::Global;
+
+macro_rules! facts {
+    ($($(#[$meta:meta])* $name:ident: $type:ty),* $(,)?) => {
+        $($(#[$meta])* #[unsafe(no_mangle)] pub static $name: Global<$type> = Global::new(0);)*
+    };
+}
+
+facts! {
+    /// Secret of this boot for the name hash.
+    HASH_KEY: u64,
+    /// 1 if `bpf_get_current_ancestor_cgroup_id` may be called from LSM programs.
+    HAVE_ANCESTOR_CGROUP: u32,
+    /// 1 if an anonymous mount namespace is told by `mnt_namespace.seq` being zero, 2 by `ns_common.ns_id`.
+    ANONYMOUS_BY: u32,
+    FILE_PATH: u32,
+    FILE_MODE: u32,
+    FILE_FLAGS: u32,
+    PATH_MNT: u32,
+    PATH_DENTRY: u32,
+    DENTRY_PARENT: u32,
+    DENTRY_NAME_LEN: u32,
+    DENTRY_NAME: u32,
+    DENTRY_INLINE_NAME: u32,
+    DENTRY_SB: u32,
+    DENTRY_INODE: u32,
+    INODE_MODE: u32,
+    SB_MAGIC: u32,
+    SB_TYPE: u32,
+    FSTYPE_NAME: u32,
+    VFSMOUNT_ROOT: u32,
+    VFSMOUNT_SB: u32,
+    MOUNT_PARENT: u32,
+    MOUNT_VFSMOUNT: u32,
+    MOUNT_NAMESPACE: u32,
+    MNTNS_SEQ: u32,
+    MNTNS_INUM: u32,
+    BPRM_FILE: u32,
+    BPRM_FILENAME: u32,
+    BPRM_CRED: u32,
+    TASK_REAL_CRED: u32,
+    TASK_REAL_PARENT: u32,
+    TASK_TGID: u32,
+    TASK_COMM: u32,
+    TASK_NSPROXY: u32,
+    TASK_MM: u32,
+    TASK_START: u32,
+    NSPROXY_MNT: u32,
+    MM_EXE_FILE: u32,
+    VMA_FILE: u32,
+    SOCKET_SK: u32,
+    SOCK_FAMILY: u32,
+    SOCK_PROTOCOL: u32,
+    MSG_NAME: u32,
+    MSG_NAMELEN: u32,
+}

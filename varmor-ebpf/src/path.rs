@@ -1,0 +1,442 @@
+//! The walk: from an object to the root of the mount tree, one automaton step per component.
+//!
+//! `walk` reads the first mount with typed loads; what lies above it, and everything in rare hooks, is climbed
+//! by functions that take plain addresses, which the verifier checks once for all callers. No string is built.
+
+use core::ffi::c_void;
+
+use aya_ebpf::helpers::generated::bpf_probe_read_kernel;
+use varmor_common::{
+    abi::{
+        Descriptor, FAULT_DEPTH, FAULT_DETACHED, FAULT_DISCONNECTED, FAULT_READ, FAULT_TABLE, GLOB_DEAD, GLOB_START,
+        MAX_DEPTH, PROFILE_FILESYSTEMS, STATE_EMITS, STATE_GLOBS, State, Transition,
+    },
+    matcher::{NameHash, Tables, class_symbol, filesystem_step, filesystem_symbol, glob_step, merge, next},
+};
+
+use crate::{
+    identity::Subject,
+    kernel::{self, Typed, mask, pointer, probe, scalar, u32_at, u64_at},
+    maps,
+    offsets::{
+        ANONYMOUS_BY, DENTRY_INLINE_NAME, DENTRY_NAME, DENTRY_NAME_LEN, DENTRY_PARENT, DENTRY_SB, HASH_KEY,
+        MNTNS_SEQ, MOUNT_NAMESPACE, MOUNT_PARENT, MOUNT_VFSMOUNT, SB_MAGIC, VFSMOUNT_ROOT,
+    },
+};
+
+/// Collected emissions of a file walk: masks in bits 0..24, a fault in bits 24..32, the site above.
+const FAULT_SHIFT: u32 = 24;
+/// A fault of a mount walk: this bit, with the reason in the low bits.
+pub const MOUNT_FAULT: u64 = 1 << 63;
+/// Flag in the `artefact_request` argument: the walk collects mount classes instead of permission masks.
+pub const COLLECT_CLASSES: u64 = 1 << 63;
+
+/// Names of this length and more are not stored in the dentry itself on some kernel (`DNAME_INLINE_LEN` is at
+/// least 32 with its trailing zero).
+const INLINE_NAME: u32 = 32;
+/// `ERR_PTR(-EINVAL)`: the namespace of a kernel-internal mount (`MNT_NS_INTERNAL`).
+const MNT_NS_INTERNAL: u64 = -22i64 as u64;
+
+/// The fault of a collected file walk; 0 = none.
+#[inline(always)]
+pub const fn fault_of(collected: u64) -> u32 {
+    (collected >> FAULT_SHIFT) as u32 & 0xff
+}
+
+#[inline(always)]
+const fn fault(collect_classes: bool, reason: u32) -> u64 {
+    if collect_classes { MOUNT_FAULT | reason as u64 } else { (reason as u64) << FAULT_SHIFT }
+}
+
+#[inline(always)]
+const fn collect(collect_classes: bool, collected: u64, says: u64, site: u32, request: u32) -> u64 {
+    if collect_classes { collected | says } else { merge(collected, says, site, request) }
+}
+
+#[inline(always)]
+pub fn may_have(profile: &Descriptor, symbol: u64) -> bool {
+    let word = mask::<63>(symbol >> 6) as usize;
+    // SAFETY: `word` is below `BLOOM_WORDS`.
+    let word = unsafe { *profile.bloom.as_ptr().add(word) };
+    (word >> (symbol & 63)) & 1 != 0
+}
+
+#[inline(always)]
+fn state(artefact: u32, number: u32) -> Option<&'static State> {
+    maps::STATES.get_value(artefact, &number)
+}
+
+/// Walks from `dentry` on `mount` to the root with the file automaton.
+///
+/// `mount_address` is `mount` as a plain number.
+#[inline(always)]
+pub fn walk(subject: &Subject, mount: Typed, mount_address: u64, dentry: Typed, request: u32) -> u64 {
+    let profile = subject.profile;
+    let artefact = subject.artefact;
+    let key = HASH_KEY.load();
+    let mut number = profile.file_start;
+    let Some(record) = state(artefact, number) else { return fault(false, FAULT_TABLE) };
+    let mut default = record.default;
+    let mut flags = record.flags;
+    let mut collected = 0u64;
+    let mut dentry = dentry;
+    let mut depth = 0;
+    let mut at_root = false;
+    // SAFETY: `mount` and `dentry` are BTF pointers; the offsets are frozen facts of these types.
+    let root = unsafe { pointer(mount, VFSMOUNT_ROOT.load()) };
+    while depth < MAX_DEPTH {
+        if dentry == root {
+            at_root = true;
+            break;
+        }
+        // SAFETY: as above.
+        let parent = unsafe { pointer(dentry, DENTRY_PARENT.load()) };
+        if parent == dentry {
+            break;
+        }
+        // SAFETY: as above.
+        let length = unsafe { u32_at(dentry, DENTRY_NAME_LEN.load()) };
+        let symbol = if length < INLINE_NAME {
+            inline_hash(key, dentry, length)
+        } else {
+            let Some(name) = scalar(dentry, DENTRY_NAME.load()) else { break };
+            hash_long(name, length)
+        };
+        let mut following = default;
+        if may_have(profile, symbol) || flags & STATE_GLOBS != 0 {
+            let mut name = 0;
+            if flags & STATE_GLOBS != 0 {
+                let Some(address) = scalar(dentry, DENTRY_NAME.load()) else { break };
+                name = address;
+            }
+            following = step(artefact, number, symbol, name, length);
+        }
+        if following != number {
+            number = following;
+            let Some(record) = state(artefact, number) else { return fault(false, FAULT_TABLE) };
+            default = record.default;
+            flags = record.flags;
+            if flags & STATE_EMITS != 0 {
+                collected = merge(collected, record.now, record.now_site, request);
+            }
+        }
+        dentry = parent;
+        depth += 1;
+    }
+    if !at_root {
+        return fault(false, if depth == MAX_DEPTH { FAULT_DEPTH } else { FAULT_DISCONNECTED });
+    }
+    if profile.flags & PROFILE_FILESYSTEMS != 0 {
+        // SAFETY: as above.
+        let magic = unsafe { u64_at(pointer(dentry, DENTRY_SB.load()), SB_MAGIC.load()) };
+        if may_have(profile, filesystem_symbol(key, magic)) {
+            let Some(address) = scalar(mount, VFSMOUNT_ROOT.load()) else { return fault(false, FAULT_READ) };
+            collected = filesystem(address, number, pack(artefact, request), collected, magic);
+            if fault_of(collected) != 0 {
+                return collected;
+            }
+        }
+    }
+    climb(0, mount_address, number, pack(artefact, request), collected)
+}
+
+/// The `artefact_request` argument of the climbing functions.
+#[inline(always)]
+pub const fn pack(artefact: u32, request: u32) -> u64 {
+    artefact as u64 | ((request as u64) << 32)
+}
+
+/// The symbol of a name that is stored in the dentry.
+#[inline(always)]
+fn inline_hash(key: u64, dentry: Typed, length: u32) -> u64 {
+    let base = DENTRY_INLINE_NAME.load();
+    let mut hash = NameHash::new(key);
+    let mut i = 0;
+    while i < 4 {
+        if length <= i * 8 {
+            break;
+        }
+        // SAFETY: the inline name has at least 32 bytes, a fact that the loader checks.
+        let mut word = unsafe { u64_at(dentry, base + i * 8) };
+        let rest = length - i * 8;
+        if rest < 8 {
+            word &= (1u64 << (rest * 8)) - 1;
+        }
+        hash = hash.word(word);
+        i += 1;
+    }
+    hash.finish(u64::from(length))
+}
+
+/// The symbol of the name at an address, read in chunks; an unreadable name hashes to 0, which no rule has.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn hash_long(name: u64, length: u32) -> u64 {
+    let length = length & 255;
+    let mut hash = NameHash::new(HASH_KEY.load());
+    let mut offset = 0u32;
+    while offset < 256 {
+        if offset >= length {
+            break;
+        }
+        let rest = length - offset;
+        let take = mask::<63>(u64::from(if rest > 32 { 32 } else { rest })) as u32;
+        let mut words = [0u64; 8];
+        // SAFETY: at most 63 of the buffer's 64 bytes are written.
+        let failed = unsafe {
+            bpf_probe_read_kernel(words.as_mut_ptr().cast::<c_void>(), take, (name + u64::from(offset)) as *const c_void)
+        };
+        if failed != 0 {
+            return 0;
+        }
+        let mut i = 0;
+        while i < 4 {
+            if rest <= i * 8 {
+                break;
+            }
+            hash = hash.word(words[i as usize]);
+            i += 1;
+        }
+        offset += 32;
+    }
+    hash.finish(u64::from(length))
+}
+
+/// The transitions of one artefact.
+struct Transitions(&'static maps::TransitionTable);
+
+impl Tables for Transitions {
+    /// The filter was asked where it saves something; here the table itself answers.
+    #[inline(always)]
+    fn may_have(&self, _symbol: u64) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn transition(&self, key: &Transition) -> Option<u32> {
+        // SAFETY: entries of a loaded artefact never change, so the reference stays whole.
+        unsafe { self.0.get(key) }.copied()
+    }
+}
+
+/// The state after one component; `name` (an address) is only read when the state has glob children.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn step(artefact: u32, number: u32, symbol: u64, name: u64, length: u32) -> u32 {
+    let Some(record) = state(artefact, number) else { return 0 };
+    let Some(transitions) = maps::TRANSITIONS.get(artefact) else { return record.default };
+    next(&Transitions(transitions), number, record, symbol, || {
+        let class = glob_class(artefact, name, length);
+        (class != 0).then(|| class_symbol(HASH_KEY.load(), class as u32))
+    })
+}
+
+/// The class of a file name under the profile's component globs.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn glob_class(artefact: u32, name: u64, length: u32) -> u64 {
+    let length = length & 255;
+    let Some(rows) = maps::COMPONENT_GLOBS.get(artefact) else { return 0 };
+    let mut current = GLOB_START;
+    let mut offset = 0u32;
+    while offset < 256 {
+        if offset >= length || current == GLOB_DEAD {
+            break;
+        }
+        let Some(word) = probe::<u64>(name + u64::from(offset)) else { return 0 };
+        let mut word = word;
+        let mut i = 0;
+        while i < 8 {
+            if offset + i >= length {
+                break;
+            }
+            let Some(row) = rows.get(current) else { return 0 };
+            current = glob_step(row, word as u8);
+            word >>= 8;
+            i += 1;
+        }
+        offset += 8;
+    }
+    rows.get(current).map_or(0, |row| row.accept)
+}
+
+/// Takes the step into a filesystem from a mount's root dentry: when the mount shows only a part of the
+/// filesystem, the components up to the filesystem's own root come first. Only what is said there is added.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn filesystem(dentry: u64, number: u32, artefact_request: u64, collected: u64, magic: u64) -> u64 {
+    let artefact = artefact_request as u32;
+    let request = (artefact_request >> 32) as u32 & 0xff;
+    let mut dentry = dentry;
+    let mut number = number;
+    let mut collected = collected;
+    let mut depth = 0;
+    let mut done = false;
+    while depth < MAX_DEPTH {
+        let Some(fields) = Name::read(dentry) else { return fault(false, FAULT_READ) };
+        if fields.parent == dentry {
+            done = true;
+            break;
+        }
+        let next = step(artefact, number, hash_long(fields.name, fields.length), fields.name, fields.length);
+        if next != number {
+            number = next;
+            let Some(record) = state(artefact, number) else { return fault(false, FAULT_TABLE) };
+            collected = merge(collected, record.now, record.now_site, request);
+        }
+        dentry = fields.parent;
+        depth += 1;
+    }
+    if !done {
+        return fault(false, FAULT_DEPTH);
+    }
+    let Some(transitions) = maps::TRANSITIONS.get(artefact) else { return fault(false, FAULT_TABLE) };
+    let Some(record) = state(artefact, number) else { return fault(false, FAULT_TABLE) };
+    let symbol = filesystem_symbol(HASH_KEY.load(), magic);
+    if let Some(next) = filesystem_step(&Transitions(transitions), number, record, symbol) {
+        let Some(record) = state(artefact, next) else { return fault(false, FAULT_TABLE) };
+        collected = merge(collected, record.now, record.now_site, request);
+    }
+    collected
+}
+
+/// Climbs from `dentry` on `mount` (0 = from the mount's root) to the root of the mount tree, all by address,
+/// and adds what the final state says at the root.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn climb(dentry: u64, mount: u64, number: u32, artefact_request: u64, collected: u64) -> u64 {
+    let artefact = artefact_request as u32;
+    let request = (artefact_request >> 32) as u32 & 0xff;
+    let classes = artefact_request & COLLECT_CLASSES != 0;
+    let mut mount = mount;
+    let mut number = number;
+    let mut collected = collected;
+    let Some(mut root) = probe::<u64>(mount + u64::from(VFSMOUNT_ROOT.load())) else {
+        return fault(classes, FAULT_READ);
+    };
+    let mut dentry = if dentry == 0 { root } else { dentry };
+    let mut depth = 0;
+    let mut done = false;
+    while depth < MAX_DEPTH {
+        depth += 1;
+        if dentry == root {
+            let own = mount - u64::from(MOUNT_VFSMOUNT.load());
+            // `mnt_parent` and `mnt_mountpoint` are neighbours, a fact that the loader checks.
+            let Some([parent, mountpoint]) = probe::<[u64; 2]>(own + u64::from(MOUNT_PARENT.load())) else {
+                return fault(classes, FAULT_READ);
+            };
+            if parent == own {
+                done = true;
+                break;
+            }
+            dentry = mountpoint;
+            mount = parent + u64::from(MOUNT_VFSMOUNT.load());
+            let Some(next_root) = probe::<u64>(mount + u64::from(VFSMOUNT_ROOT.load())) else {
+                return fault(classes, FAULT_READ);
+            };
+            root = next_root;
+            continue;
+        }
+        let Some(fields) = Name::read(dentry) else { return fault(classes, FAULT_READ) };
+        if fields.parent == dentry {
+            return fault(classes, FAULT_DISCONNECTED);
+        }
+        let next = step(artefact, number, hash_long(fields.name, fields.length), fields.name, fields.length);
+        if next != number {
+            number = next;
+            let Some(record) = state(artefact, number) else { return fault(classes, FAULT_TABLE) };
+            collected = collect(classes, collected, record.now, record.now_site, request);
+        }
+        dentry = fields.parent;
+    }
+    if !done {
+        return fault(classes, FAULT_DEPTH);
+    }
+    match end_of_walk(mount) {
+        End::Visible => {}
+        // A memfd, a pipe, an overlay layer: no path leads to it, so no path rule speaks of it.
+        End::Internal => return 0,
+        End::Detached => return fault(classes, FAULT_DETACHED),
+        End::Unreadable => return fault(classes, FAULT_READ),
+    }
+    let Some(record) = state(artefact, number) else { return fault(classes, FAULT_TABLE) };
+    collect(classes, collected, record.root, record.root_site, request)
+}
+
+/// What the topmost mount of a walk belongs to.
+enum End {
+    /// A mount namespace.
+    Visible,
+    /// The kernel.
+    Internal,
+    /// Nothing (lazily unmounted), or an anonymous namespace (`open_tree`, `fsmount`).
+    Detached,
+    Unreadable,
+}
+
+#[inline(always)]
+fn end_of_walk(mount: u64) -> End {
+    let own = mount - u64::from(MOUNT_VFSMOUNT.load());
+    let Some(namespace) = probe::<u64>(own + u64::from(MOUNT_NAMESPACE.load())) else { return End::Unreadable };
+    if namespace == MNT_NS_INTERNAL {
+        return End::Internal;
+    }
+    if namespace == 0 {
+        return End::Detached;
+    }
+    if ANONYMOUS_BY.load() != 0 {
+        let Some(sequence) = probe::<u64>(namespace + u64::from(MNTNS_SEQ.load())) else { return End::Unreadable };
+        if sequence == 0 {
+            return End::Detached;
+        }
+    }
+    End::Visible
+}
+
+/// Whether a mount is in no mount namespace yet or any more.
+#[inline(always)]
+pub fn is_detached(mount: u64) -> bool {
+    matches!(end_of_walk(mount), End::Detached)
+}
+
+/// The fields of a dentry that a climb needs.
+pub struct Name {
+    pub parent: u64,
+    pub name: u64,
+    pub length: u32,
+}
+
+impl Name {
+    #[inline(always)]
+    pub fn read(dentry: u64) -> Option<Self> {
+        // `d_parent`, `d_name.{hash,len}` and `d_name.name` are neighbours, a fact that the loader checks.
+        let [parent, hash_length, name] = probe::<[u64; 3]>(dentry + u64::from(DENTRY_PARENT.load()))?;
+        Some(Self { parent, name, length: (hash_length >> 32) as u32 })
+    }
+}
+
+/// The addresses of a `struct path` hook argument: dentry and mount.
+#[inline(always)]
+pub fn path_addresses(path: Typed) -> Option<(u64, u64)> {
+    use crate::offsets::{PATH_DENTRY, PATH_MNT};
+    Some((scalar(path, PATH_DENTRY.load())?, kernel::scalar(path, PATH_MNT.load())?))
+}
+
+/// As [`climb`] from the start of the file automaton, with another name for the leaf: (`name`, `length`) is the
+/// name by which the object was called.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn climb_as(dentry: u64, mount: u64, name: u64, length: u64, artefact_request: u64) -> u64 {
+    let artefact = artefact_request as u32;
+    let request = (artefact_request >> 32) as u32 & 0xff;
+    let Some(profile) = maps::DESCRIPTORS.get_value(artefact, &0) else { return fault(false, FAULT_TABLE) };
+    let Some(leaf) = Name::read(dentry) else { return fault(false, FAULT_READ) };
+    if leaf.parent == dentry {
+        return 0;
+    }
+    let length = length as u32;
+    let number = step(artefact, profile.file_start, hash_long(name, length), name, length);
+    let Some(record) = state(artefact, number) else { return fault(false, FAULT_TABLE) };
+    let collected = merge(0, record.now, record.now_site, request);
+    climb(leaf.parent, mount, number, artefact_request, collected)
+}
