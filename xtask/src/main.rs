@@ -1,1 +1,63 @@
-fn main() {}
+//! `cargo xtask`: the commands of the lab.
+#![expect(
+    clippy::print_stdout,
+    reason = "a command line tool talks on its standard output"
+)]
+
+mod apt;
+mod bpf;
+mod build;
+mod codegen;
+mod cpio;
+mod demo;
+mod image;
+mod kernel;
+mod lint;
+mod process;
+mod progress;
+mod setup;
+mod test;
+mod tidy;
+mod tools;
+mod vm;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Sets up, builds, boots, tests and shows varmor.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", version)]
+enum Command {
+    /// Installs what the other commands need (they call the part of it that they need)
+    Setup(setup::Args),
+    /// Builds the eBPF object and all programs
+    Build(build::Args),
+    /// Boots a guest, runs one command in it and returns its exit code
+    Vm(vm::Args),
+    /// Attacks a real container, once without and once with a policy
+    Demo(demo::Args),
+    /// Runs the tests
+    Test(test::Args),
+    /// Checks format, lints, licences and house rules
+    Lint(lint::Args),
+    /// Writes the generated files, or checks them with --check
+    Codegen(codegen::Args),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Command::parse() {
+        Command::Setup(args) => setup::command(&args),
+        Command::Build(args) => build::command(&args),
+        Command::Vm(args) => vm::command(&args),
+        Command::Demo(args) => demo::command(&args),
+        Command::Test(args) => test::command(&args),
+        Command::Lint(args) => lint::command(&args),
+        Command::Codegen(args) => codegen::command(&args),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}

@@ -1,7 +1,67 @@
 //! Profile -> tables of the BPF enforcer.
 
-use crate::abi::{Descriptor, GlobRow, Point, PointKey, State, Transition};
-use crate::profile::{Profile, Verdict};
+mod error;
+mod mounts;
+mod network;
+mod paths;
+mod sites;
+mod tasks;
+#[cfg(test)]
+mod tests;
+
+pub use error::CompileError;
+
+use crate::abi::{
+    Descriptor, GlobRow, PERM_EXEC, PROFILE_COMPLAIN, PROFILE_EGRESS, PROFILE_SOCKETS, Point, PointKey,
+    State, Transition,
+};
+use crate::profile::{Object, Profile, ProfileMode, Verdict};
+
+use sites::Sites;
+
+/// Compiles a profile under the boot key. The same profile and key give the same artefact.
+pub fn compile(profile: &Profile, key: u64) -> Result<Artefact, CompileError> {
+    let mut artefact = Artefact::default();
+    let mut sites = Sites::default();
+    let patterns = paths::patterns(profile)?;
+    let classes = mounts::classes(profile, key, &mut sites)?;
+    for (slot, class) in artefact.descriptor.mounts.iter_mut().zip(&classes.table) {
+        *slot = *class;
+    }
+    artefact.descriptor.mount_classes = classes.count();
+    artefact.mount_sources = mounts::sources(profile, &patterns, &classes)?;
+    paths::compile(profile, &patterns, &classes, key, &mut sites, &mut artefact)?;
+    tasks::compile(profile, &mut sites, &mut artefact.descriptor);
+    network::compile(profile, &mut sites, &mut artefact)?;
+    if profile.mode == ProfileMode::Complain {
+        artefact.descriptor.flags |= PROFILE_COMPLAIN;
+    }
+    artefact.sites = sites.into_vec();
+    artefact.hooks = hooks(profile, &artefact.descriptor);
+    Ok(artefact)
+}
+
+fn hooks(profile: &Profile, descriptor: &Descriptor) -> HookGroups {
+    let has = |test: fn(&Object) -> bool| profile.rules.iter().any(|rule| test(&rule.object));
+    [
+        (descriptor.file_perms & !PERM_EXEC != 0, HookGroups::FILE),
+        (descriptor.file_perms & PERM_EXEC != 0, HookGroups::EXEC),
+        (
+            descriptor.caps_deny | descriptor.caps_audit != 0,
+            HookGroups::CAPABILITY,
+        ),
+        (descriptor.flags & PROFILE_SOCKETS != 0, HookGroups::SOCKET),
+        (descriptor.flags & PROFILE_EGRESS != 0, HookGroups::EGRESS),
+        (descriptor.mount_classes != 0, HookGroups::MOUNT),
+        (
+            has(|object| matches!(object, Object::Ptrace(_))),
+            HookGroups::PTRACE,
+        ),
+    ]
+    .into_iter()
+    .filter(|(needed, _)| *needed)
+    .fold(HookGroups::default(), |groups, (_, group)| groups.union(group))
+}
 
 /// The compiled form of one profile: the contents of its kernel tables.
 #[derive(Clone, Debug, Default)]
@@ -75,12 +135,21 @@ pub struct Unsupported {
 impl Artefact {
     /// The rule behind a site of an event, by the permissions that were requested: a denying rule first.
     #[must_use]
-    pub fn rule_at<'p>(&self, profile: &'p Profile, site: u32, requested: u32) -> Option<&'p crate::profile::Rule> {
+    pub fn rule_at<'p>(
+        &self,
+        profile: &'p Profile,
+        site: u32,
+        requested: u32,
+    ) -> Option<&'p crate::profile::Rule> {
         let site = self.sites.get(site as usize)?;
         let concerns = |wanted: Verdict| {
-            site.rules.iter().find(|rule| rule.verdict == wanted && rule.permissions & requested != 0)
+            site.rules
+                .iter()
+                .find(|rule| rule.verdict == wanted && rule.permissions & requested != 0)
         };
-        let found = concerns(Verdict::Deny).or_else(|| concerns(Verdict::Audit)).or_else(|| site.rules.first())?;
+        let found = concerns(Verdict::Deny)
+            .or_else(|| concerns(Verdict::Audit))
+            .or_else(|| site.rules.first())?;
         profile.rules.get(found.rule as usize)
     }
 }

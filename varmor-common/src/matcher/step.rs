@@ -1,7 +1,7 @@
 //! One step of the path automaton, and what the emissions on the way mean in the end.
 
 use crate::abi::{
-    GLOB_DEAD, GlobRow, MASK_ALLOW, MASK_AUDIT, MASK_DENY, STATE_GLOBS, State, Transition,
+    GLOB_DEAD, GlobRow, MASK_ALLOW, MASK_AUDIT, MASK_DENY, STATE_GLOBS, STATE_INHERITS, State, Transition,
 };
 
 const PERMISSIONS: u64 = 0xff;
@@ -30,17 +30,47 @@ pub fn next<T: Tables>(
     class: impl FnOnce() -> Option<u64>,
 ) -> u32 {
     if tables.may_have(symbol)
-        && let Some(next) = tables.transition(&Transition { symbol, state, _pad: 0 })
+        && let Some(next) = own_or_inherited(tables, state, record, symbol)
     {
         return next;
     }
     if record.flags & STATE_GLOBS != 0
         && let Some(symbol) = class()
-        && let Some(next) = tables.transition(&Transition { symbol, state, _pad: 0 })
+        && let Some(next) = own_or_inherited(tables, state, record, symbol)
     {
         return next;
     }
     record.default
+}
+
+/// The state that says what holds at the root of a filesystem (`symbol` = its `filesystem_symbol`), if any rule
+/// does. Only its `now` counts; the walk goes on from `state`.
+#[inline(always)]
+pub fn filesystem_step<T: Tables>(tables: &T, state: u32, record: &State, symbol: u64) -> Option<u32> {
+    if tables.may_have(symbol) {
+        own_or_inherited(tables, state, record, symbol)
+    } else {
+        None
+    }
+}
+
+/// Rules that hold below a folder stay pending at every depth. A state that only adds something to them keeps
+/// its own transitions; the pending ones are stored once, at its default.
+#[inline(always)]
+fn own_or_inherited<T: Tables>(tables: &T, state: u32, record: &State, symbol: u64) -> Option<u32> {
+    let own = tables.transition(&Transition {
+        symbol,
+        state,
+        _pad: 0,
+    });
+    if own.is_none() && record.flags & STATE_INHERITS != 0 {
+        return tables.transition(&Transition {
+            symbol,
+            state: record.default,
+            _pad: 0,
+        });
+    }
+    own
 }
 
 /// One byte through a byte automaton; `GLOB_DEAD` stays dead.
@@ -84,7 +114,10 @@ pub struct Verdict {
 /// rule (allow-list profiles); a denying rule wins over an allowing one.
 #[inline(always)]
 #[must_use]
-#[expect(clippy::cast_possible_truncation, reason = "the fields are at most 32 bits wide by construction")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the fields are at most 32 bits wide by construction"
+)]
 pub const fn decide(collected: u64, requested: u32, default_deny: u32) -> Verdict {
     let denied = (collected >> MASK_DENY) as u32 & 0xff;
     let audited = (collected >> MASK_AUDIT) as u32 & 0xff;

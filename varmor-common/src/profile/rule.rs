@@ -60,7 +60,10 @@ pub enum Verdict {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Object {
     /// Files and executables by path pattern (syntax: `matcher::pattern`).
-    Path { pattern: String, access: Access },
+    Path {
+        pattern: String,
+        access: Access,
+    },
     Capability(CapabilitySet),
     Socket(SocketRule),
     Egress(EgressRule),
@@ -89,9 +92,12 @@ impl Access {
 impl fmt::Display for Access {
     /// `rwax`, in this order.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (bit, letter) in
-            [(abi::PERM_READ, 'r'), (abi::PERM_WRITE, 'w'), (abi::PERM_APPEND, 'a'), (abi::PERM_EXEC, 'x')]
-        {
+        for (bit, letter) in [
+            (abi::PERM_READ, 'r'),
+            (abi::PERM_WRITE, 'w'),
+            (abi::PERM_APPEND, 'a'),
+            (abi::PERM_EXEC, 'x'),
+        ] {
             if self.0 & bit != 0 {
                 write!(f, "{letter}")?;
             }

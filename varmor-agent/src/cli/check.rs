@@ -1,0 +1,187 @@
+//! `varmor check`: every problem of every file, with its place and its repair.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::{fs, io};
+
+use serde_json::json;
+use varmor_common::policy::{self, Diagnostic, Severity};
+use varmor_common::profile::{self, NodeFacts};
+
+use super::{Output, print};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Policy files; `-` is standard input
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    #[arg(long, value_enum, default_value_t)]
+    output: Output,
+}
+
+/// What a file says and what is wrong with it.
+#[derive(Debug)]
+struct Report {
+    file: String,
+    policies: usize,
+    rules: usize,
+    diagnostics: Vec<Diagnostic>,
+}
+
+/// Larger files are refused by the parser anyway.
+const MAX_FILE: u64 = 4 << 20;
+
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let reports: Vec<Report> = arguments.files.iter().map(|file| check(file)).collect();
+    let errors = reports
+        .iter()
+        .flat_map(|report| &report.diagnostics)
+        .filter(|found| found.is_error())
+        .count();
+    print(&match arguments.output {
+        Output::Text => text(&reports, errors),
+        Output::Json => json(&reports)?,
+    })?;
+    Ok(if errors == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn check(path: &Path) -> Report {
+    let file = path.display().to_string();
+    match read(path) {
+        Ok(bytes) => examine(file, &bytes),
+        Err(error) => {
+            let diagnostic = Diagnostic {
+                severity: Severity::Error,
+                file: file.clone(),
+                line: 1,
+                column: 1,
+                field: String::new(),
+                message: format!("cannot be read: {error}"),
+                help: Some("give the path of a readable YAML file".to_owned()),
+            };
+            Report {
+                file,
+                policies: 0,
+                rules: 0,
+                diagnostics: vec![diagnostic],
+            }
+        }
+    }
+}
+
+fn examine(file: String, bytes: &[u8]) -> Report {
+    let loaded = policy::load(&file, bytes);
+    let mut report = Report {
+        file,
+        policies: 0,
+        rules: 0,
+        diagnostics: loaded.diagnostics,
+    };
+    for document in loaded
+        .documents
+        .iter()
+        .filter(|document| document.spec().is_some())
+    {
+        let built = profile::build(document, &NodeFacts::default());
+        report.diagnostics.extend(built.diagnostics);
+        if let Some(profile) = built.profile {
+            report.policies += 1;
+            report.rules += profile.rules.len();
+        }
+    }
+    report.diagnostics.sort_by_key(|found| (found.line, found.column));
+    report.diagnostics.dedup();
+    report
+}
+
+/// One byte more than is allowed lets the parser say that the file is too large.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    use io::Read as _;
+    let mut bytes = Vec::new();
+    if path == Path::new("-") {
+        io::stdin().take(MAX_FILE + 1).read_to_end(&mut bytes)?;
+    } else {
+        fs::File::open(path)?.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
+    }
+    Ok(bytes)
+}
+
+fn text(reports: &[Report], errors: usize) -> String {
+    let mut lines = Vec::new();
+    for report in reports {
+        lines.extend(report.diagnostics.iter().map(policy::render));
+        if !report.diagnostics.iter().any(Diagnostic::is_error) {
+            lines.push(format!("{}: ok, {} policies, {} rules", report.file, report.policies, report.rules));
+        }
+    }
+    if errors > 0 {
+        lines.push(format!("{errors} errors"));
+    }
+    lines.join("\n") + "\n"
+}
+
+fn json(reports: &[Report]) -> anyhow::Result<String> {
+    let reports: Vec<_> = reports
+        .iter()
+        .map(|report| {
+            json!({
+                "file": report.file,
+                "valid": !report.diagnostics.iter().any(Diagnostic::is_error),
+                "policies": report.policies,
+                "rules": report.rules,
+                "diagnostics": report.diagnostics,
+            })
+        })
+        .collect();
+    Ok(serde_json::to_string_pretty(&reports)? + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &[u8] = b"apiVersion: crd.varmor.org/v1beta1
+kind: VarmorClusterPolicy
+metadata: {name: web}
+spec:
+  target: {kind: Pod, name: web}
+  policy: {enforcer: BPF, mode: RuntimeDefault}
+";
+
+    #[test]
+    fn good_file_has_policies_and_rules() {
+        let report = examine("a.yaml".to_owned(), GOOD);
+        assert!(
+            !report.diagnostics.iter().any(Diagnostic::is_error),
+            "{:?}",
+            report.diagnostics
+        );
+        assert_eq!(report.policies, 1);
+        assert!(report.rules > 0);
+    }
+
+    #[test]
+    fn problem_is_named_with_its_place() {
+        let text = String::from_utf8(GOOD.to_vec())
+            .unwrap()
+            .replace("RuntimeDefault", "RuntimeDefalt");
+        let report = examine("a.yaml".to_owned(), text.as_bytes());
+        let error = report.diagnostics.iter().find(|found| found.is_error()).unwrap();
+        assert_eq!(error.line, 6);
+        assert!(
+            policy::render(error).starts_with("a.yaml:6:"),
+            "{}",
+            policy::render(error)
+        );
+    }
+
+    #[test]
+    fn missing_file_is_a_diagnostic_and_not_a_crash() {
+        let report = check(Path::new("/nonexistent/a.yaml"));
+        assert!(report.diagnostics[0].message.contains("cannot be read"));
+    }
+}

@@ -1,0 +1,92 @@
+//! `varmor`: the command line.
+
+mod check;
+mod run;
+mod status;
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// Protects commands and containers by policies, through the kernel's BPF LSM.
+#[derive(Debug, Parser)]
+#[command(name = "varmor", version, disable_version_flag = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a command, and everything it starts, under a policy
+    Run(run::Arguments),
+    /// Check policy files and say what is wrong, where, and how to repair it
+    Check(check::Arguments),
+    /// Show what this kernel can enforce and what is enforced
+    Status(status::Arguments),
+    /// Show the version
+    Version,
+    /// Enter a cgroup and become a command: the second half of `run`
+    #[command(hide = true)]
+    Enter(run::EnterArguments),
+}
+
+/// How a command answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    #[default]
+    Text,
+    Json,
+}
+
+impl Cli {
+    /// Carries the command out; an error is printed and becomes exit code 1.
+    #[must_use]
+    pub fn run(self) -> ExitCode {
+        let outcome = match self.command {
+            Command::Run(arguments) => run::run(&arguments),
+            Command::Check(arguments) => check::run(&arguments),
+            Command::Status(arguments) => status::run(&arguments),
+            Command::Enter(arguments) => run::enter(&arguments),
+            Command::Version => {
+                print(&format!("varmor {}\n", env!("CARGO_PKG_VERSION"))).map(|()| ExitCode::SUCCESS)
+            }
+        };
+        outcome.unwrap_or_else(|error| {
+            eprintln!("varmor: {error:#}");
+            ExitCode::FAILURE
+        })
+    }
+}
+
+/// Writes an answer to standard output. A reader that has seen enough (`| head`) is no error.
+fn print(text: &str) -> anyhow::Result<()> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("write the answer"),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn flags_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn command_after_the_dashes_keeps_its_flags() {
+        let cli = Cli::try_parse_from(["varmor", "run", "--policy", "p.yaml", "--", "ls", "--policy", "x"])
+            .unwrap();
+        let Command::Run(arguments) = cli.command else {
+            panic!("not a run")
+        };
+        assert_eq!(arguments.command, ["ls", "--policy", "x"]);
+    }
+}

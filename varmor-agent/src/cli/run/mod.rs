@@ -1,0 +1,99 @@
+//! `varmor run`: one command and everything it starts, under a policy, on this machine.
+//!
+//! A run has kernel programs of its own, beside those of the agent: nothing is shared, so nothing that happens to
+//! the one can weaken the other.
+
+mod place;
+mod policy_file;
+mod supervise;
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use anyhow::Context as _;
+
+use self::place::Place;
+use crate::enforcer::{Adoption, Enforcer as _, bpf};
+use crate::kernel::probe;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// File with the policy; several policies in it hold together, whatever their targets are
+    #[arg(long, value_name = "FILE")]
+    policy: PathBuf,
+    /// Say nothing about violations
+    #[arg(long, short)]
+    quiet: bool,
+    /// The command with its arguments; processes that it leaves behind are ended with it
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(super) command: Vec<OsString>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct EnterArguments {
+    #[arg(long, value_name = "DIR")]
+    cgroup: PathBuf,
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// Exit code for "could not be started", as of shells.
+const NOT_STARTED: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let profile = policy_file::profile(&arguments.policy)?;
+    anyhow::ensure!(
+        rustix::process::geteuid().is_root(),
+        "only root can load kernel programs; run it with sudo"
+    );
+    probe()
+        .bpf_enforcer()
+        .map_err(|reasons| anyhow::anyhow!("this kernel cannot enforce: {reasons}"))?;
+
+    place::remove_abandoned();
+    let mut place = Place::create()?;
+    let options = bpf::Options {
+        bpffs: place.bpffs().to_owned(),
+        state_dir: place.state_dir().to_owned(),
+    };
+    let mut enforcer = bpf::open(&options).context("start the BPF enforcer")?;
+    let applied = enforcer.apply(&profile).context("load the policy")?;
+    for (rule, reason) in &applied.unsupported {
+        eprintln!("varmor: not enforced: {rule}: {reason}");
+    }
+    enforcer
+        .protect(place.cgroup_id(), &profile.name, Adoption::AtExec)
+        .context("protect the command")?;
+
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("start the runtime")?;
+    let code = runtime.block_on(supervise::supervise(
+        &mut enforcer,
+        &place,
+        &arguments.command,
+        arguments.quiet,
+    ))?;
+    place.end_processes();
+    supervise::report_rest(&mut enforcer, arguments.quiet);
+    enforcer.uninstall().context("take the kernel programs down")?;
+    place.remove();
+    Ok(code)
+}
+
+/// Becomes the command, inside the cgroup. The kernel labels a task of the cgroup at its next exec, so not one
+/// instruction of the command runs without the policy.
+pub(super) fn enter(arguments: &EnterArguments) -> anyhow::Result<ExitCode> {
+    let procs = arguments.cgroup.join("cgroup.procs");
+    fs::write(&procs, "0").with_context(|| format!("enter the cgroup through {}", procs.display()))?;
+    let (program, rest) = arguments.command.split_first().context("the command is empty")?;
+    let error = Command::new(program).args(rest).exec();
+    eprintln!("varmor: {}: {error}", program.display());
+    let is_missing = error.kind() == std::io::ErrorKind::NotFound;
+    Ok(ExitCode::from(if is_missing { NOT_FOUND } else { NOT_STARTED }))
+}

@@ -1,0 +1,160 @@
+//! Starts the command, passes signals on, says violations as they happen, waits for the end.
+
+use std::ffi::OsString;
+use std::io::IsTerminal as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{ExitCode, ExitStatus};
+use std::time::SystemTime;
+
+use anyhow::Context as _;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, Command};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use super::place::Place;
+use crate::enforcer::Enforcer;
+use crate::events::{Event, Node, Violation, wake_on, wall_clock};
+
+pub(super) async fn supervise(
+    enforcer: &mut dyn Enforcer,
+    place: &Place,
+    command: &[OsString],
+    quiet: bool,
+) -> anyhow::Result<ExitCode> {
+    let mut wake = match enforcer.event_fd() {
+        Some(fd) => Some(wake_on(fd.try_clone_to_owned()?)?),
+        None => None,
+    };
+    let listen = |kind| signal(kind).context("listen for signals");
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    let mut ctrl_backslash = listen(SignalKind::quit())?;
+    let mut terminate = listen(SignalKind::terminate())?;
+    let mut hang_up = listen(SignalKind::hangup())?;
+    // A terminal sends its signals to the command as well.
+    let passes_keys = !std::io::stdin().is_terminal();
+
+    let mut child = Command::new(std::env::current_exe().context("find this program")?)
+        .arg("enter")
+        .arg("--cgroup")
+        .arg(place.cgroup())
+        .arg("--")
+        .args(command)
+        .spawn()
+        .context("start the command")?;
+    loop {
+        tokio::select! {
+            status = child.wait() => return Ok(exit_code(status.context("wait for the command")?)),
+            Some(()) = next(wake.as_mut()) => report(enforcer, quiet)?,
+            _ = interrupt.recv() => if passes_keys { pass(&child, Signal::INT) },
+            _ = ctrl_backslash.recv() => if passes_keys { pass(&child, Signal::QUIT) },
+            _ = terminate.recv() => pass(&child, Signal::TERM),
+            _ = hang_up.recv() => pass(&child, Signal::HUP),
+        }
+    }
+}
+
+async fn next(wake: Option<&mut mpsc::Receiver<()>>) -> Option<()> {
+    wake?.recv().await
+}
+
+/// Says what is still in the ring after the end.
+pub(super) fn report_rest(enforcer: &mut dyn Enforcer, quiet: bool) {
+    if let Err(error) = report(enforcer, quiet) {
+        eprintln!("varmor: {error:#}");
+    }
+}
+
+fn report(enforcer: &mut dyn Enforcer, quiet: bool) -> anyhow::Result<()> {
+    let mut pending = Vec::new();
+    enforcer
+        .drain(&mut |event| pending.push(*event))
+        .context("read events")?;
+    for raw in pending.iter().filter(|_| !quiet) {
+        match Event::try_from(raw) {
+            Ok(event) => {
+                let resolution = enforcer.resolve(raw);
+                let wall = wall_clock(event.monotonic);
+                let violation =
+                    Violation::new(event, resolution, None, &Node::default(), wall, SystemTime::now());
+                eprintln!("varmor: {}", sentence(&violation));
+            }
+            Err(error) => eprintln!("varmor: {error}"),
+        }
+    }
+    Ok(())
+}
+
+/// `denied open /etc/shadow by cat (pid 7): rule x, spec.policy...`.
+fn sentence(violation: &Violation) -> String {
+    use crate::events::Action;
+    let verb = match violation.action {
+        Action::Denied => "denied",
+        Action::Audit => "audit:",
+        Action::Allowed => "would deny",
+    };
+    let reason = violation.fault.as_ref().map_or_else(
+        || format!("rule {} ({})", violation.rule_id, violation.policy_field),
+        |fault| format!("it cannot be judged: {fault}"),
+    );
+    format!(
+        "{verb} {} {} by {} (pid {}): {reason}",
+        violation.hook,
+        violation.object(),
+        violation.process.comm,
+        violation.pid
+    )
+}
+
+fn pass(child: &Child, signal: Signal) {
+    let pid = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+    if let Some(pid) = pid {
+        // It may have ended; then its status is picked up next.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// The command's own code, or 128 and the number of the signal that ended it, as of shells.
+fn exit_code(status: ExitStatus) -> ExitCode {
+    let code = status
+        .code()
+        .or_else(|| status.signal().map(|signal| 128 + signal))
+        .unwrap_or(1);
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use varmor_common::abi;
+    use varmor_common::profile::Origin;
+
+    use super::*;
+    use crate::enforcer::Resolution;
+    use crate::events::raw_event;
+
+    #[test]
+    fn violation_reads_as_a_sentence() {
+        let event =
+            Event::try_from(&raw_event(abi::EVENT_FILE, abi::operation::OPEN, "/etc/shadow")).unwrap();
+        let resolution = Resolution {
+            rule: Some("disable-x".into()),
+            origin: Some(Origin {
+                policy: "VarmorPolicy a/b".into(),
+                field: "spec.policy".into(),
+            }),
+            ..Resolution::default()
+        };
+        let violation = Violation::new(event, resolution, None, &Node::default(), 1, SystemTime::now());
+        assert_eq!(
+            sentence(&violation),
+            "denied open /etc/shadow by cat (pid 100): rule disable-x (spec.policy)"
+        );
+    }
+
+    #[test]
+    fn exit_codes_are_those_of_shells() {
+        let code = |raw| format!("{:?}", exit_code(ExitStatus::from_raw(raw)));
+        assert_eq!(code(3 << 8), format!("{:?}", ExitCode::from(3)));
+        assert_eq!(code(15), format!("{:?}", ExitCode::from(143)));
+    }
+}

@@ -1,0 +1,295 @@
+//! `varmor status`: what this kernel can enforce, what is loaded, what was refused.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use super::{Output, print};
+use crate::daemon::agent_is_running;
+use crate::daemon::state::{POLICIES, Policies, ProtectedContainer, STATUS, Status, read};
+use crate::enforcer::{Counters, Enforcer as _, LoadedProfile, bpf};
+use crate::kernel::{Support, probe};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[arg(long, value_enum, default_value_t)]
+    output: Output,
+    /// State folder of the agent
+    #[arg(long, value_name = "DIR", default_value = "/run/varmor")]
+    state_dir: PathBuf,
+    /// Folder of the agent on the BPF filesystem
+    #[arg(long, value_name = "DIR", default_value = "/sys/fs/bpf/varmor")]
+    bpffs: PathBuf,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    kernel: Support,
+    /// An agent is at work; without one, what it loaded stays in force.
+    agent: Agent,
+    profiles: Vec<LoadedProfile>,
+    containers: Vec<Bound>,
+    counters: Counters,
+    policies: Policies,
+    /// What could not be read, and why.
+    problems: Vec<String>,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Agent {
+    running: bool,
+    pid: Option<u32>,
+    version: String,
+    policy_dir: PathBuf,
+    containerd_problem: String,
+    lost_lines: u64,
+}
+
+/// A cgroup under a profile; the container's name if the agent reported it.
+#[derive(Debug, Serialize)]
+struct Bound {
+    cgroup: u64,
+    profile: Option<String>,
+    name: Option<String>,
+}
+
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let report = collect(arguments);
+    print(&match arguments.output {
+        Output::Text => text(&report),
+        Output::Json => serde_json::to_string_pretty(&report)? + "\n",
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn collect(arguments: &Arguments) -> Report {
+    let mut problems = Vec::new();
+    let mut note = |what: &str, error: &dyn std::fmt::Display| problems.push(format!("{what}: {error}"));
+    let status: Status = read(&arguments.state_dir, STATUS)
+        .inspect_err(|error| note(STATUS, error))
+        .unwrap_or_default()
+        .unwrap_or_default();
+    let policies: Policies = read(&arguments.state_dir, POLICIES)
+        .inspect_err(|error| note(POLICIES, error))
+        .unwrap_or_default()
+        .unwrap_or_default();
+    let running = agent_is_running(&arguments.state_dir);
+
+    // The kernel is asked and not the agent's report: it knows what is enforced also when the agent is dead.
+    let options = bpf::Options {
+        bpffs: arguments.bpffs.clone(),
+        state_dir: arguments.state_dir.clone(),
+    };
+    let (mut profiles, mut containers, mut counters) = (Vec::new(), Vec::new(), Counters::default());
+    match bpf::inspect(&options) {
+        Ok(None) => {}
+        Ok(Some(enforcer)) => {
+            profiles = enforcer
+                .profiles()
+                .inspect_err(|error| note("profiles", error))
+                .unwrap_or_default();
+            counters = enforcer
+                .counters()
+                .inspect_err(|error| note("counters", error))
+                .unwrap_or_default();
+            let bindings = enforcer
+                .bindings()
+                .inspect_err(|error| note("bindings", error))
+                .unwrap_or_default();
+            containers = bindings
+                .into_iter()
+                .map(|(cgroup, profile)| Bound {
+                    cgroup: cgroup.0,
+                    profile,
+                    name: name_of(&status, cgroup.0),
+                })
+                .collect();
+        }
+        Err(error) => note(
+            "the kernel's tables (root is needed)",
+            &format!("{:#}", anyhow::Error::new(error)),
+        ),
+    }
+    // Reasons for rules that are not enforced are known to the process that compiled them.
+    for profile in &mut profiles {
+        if let Some(reported) = status
+            .profiles
+            .iter()
+            .find(|reported| reported.name == profile.name)
+        {
+            profile.unsupported.clone_from(&reported.unsupported);
+        }
+    }
+    Report {
+        kernel: probe(),
+        agent: Agent {
+            running,
+            pid: running.then_some(status.pid),
+            version: status.version,
+            policy_dir: status.policy_dir,
+            containerd_problem: if running {
+                status.containerd_problem
+            } else {
+                String::new()
+            },
+            lost_lines: status.lost_lines,
+        },
+        profiles,
+        containers,
+        counters,
+        policies,
+        problems,
+    }
+}
+
+fn name_of(status: &Status, cgroup: u64) -> Option<String> {
+    let found: Option<&ProtectedContainer> = status
+        .containers
+        .iter()
+        .find(|container| container.cgroup == cgroup);
+    found.map(|container| container.name.clone())
+}
+
+fn text(report: &Report) -> String {
+    let mut text = report.kernel.to_string();
+    write_report(&mut text, report).expect("writing to a String cannot fail");
+    text
+}
+
+fn write_report(text: &mut String, report: &Report) -> std::fmt::Result {
+    match (report.agent.running, report.agent.pid) {
+        (true, Some(pid)) => writeln!(
+            text,
+            "agent {} runs, pid {pid}, policies in {}",
+            report.agent.version,
+            report.agent.policy_dir.display()
+        )?,
+        _ if report.profiles.is_empty() => writeln!(text, "agent is not running, nothing is loaded")?,
+        _ => writeln!(
+            text,
+            "agent is NOT running; what it loaded stays enforced, new containers are not protected"
+        )?,
+    }
+    if !report.agent.containerd_problem.is_empty() {
+        writeln!(text, "containerd: {}", report.agent.containerd_problem)?;
+    }
+    for file in report.policies.files.iter().filter(|_| report.agent.running) {
+        writeln!(
+            text,
+            "policy file {:<24} {:<8} {}",
+            file.file, file.state, file.message
+        )?;
+    }
+    writeln!(text, "profiles {}", report.profiles.len())?;
+    for profile in &report.profiles {
+        let used = report
+            .containers
+            .iter()
+            .filter(|bound| bound.profile.as_ref() == Some(&profile.name))
+            .count();
+        writeln!(
+            text,
+            "  {:<40} generation {:<4} rules {:<6} containers {used}",
+            profile.name, profile.generation, profile.rules
+        )?;
+        for (rule, reason) in &profile.unsupported {
+            writeln!(text, "    not enforced: {rule}: {reason}")?;
+        }
+    }
+    let protected = || report.containers.iter().filter(|bound| bound.profile.is_some());
+    writeln!(text, "protected containers {}", protected().count())?;
+    for bound in protected() {
+        let name = bound.name.as_deref().unwrap_or("-");
+        writeln!(
+            text,
+            "  {name:<40} {} cgroup {}",
+            bound.profile.as_deref().unwrap_or_default(),
+            bound.cgroup
+        )?;
+    }
+    let counters = &report.counters;
+    let tasks = counters
+        .labelled_tasks
+        .map_or_else(|| "unknown".to_owned(), |count| count.to_string());
+    writeln!(
+        text,
+        "tasks {tasks}, denied {}, audited {}, lost events {}, lost log lines {}",
+        counters.denied, counters.audited, counters.lost, report.agent.lost_lines
+    )?;
+    for (reason, count) in counters.faults.iter().filter(|(_, count)| *count > 0) {
+        writeln!(text, "  denied because it could not be judged: {reason}: {count}")?;
+    }
+    for problem in &report.problems {
+        writeln!(text, "cannot read {problem}")?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(running: bool) -> Report {
+        Report {
+            kernel: Support {
+                kernel: "6.1".into(),
+                lsms: vec!["bpf".into()],
+                features: Vec::new(),
+            },
+            agent: Agent {
+                running,
+                pid: running.then_some(9),
+                version: "0.1.0".into(),
+                ..Agent::default()
+            },
+            profiles: vec![LoadedProfile {
+                name: "varmor-demo-web".into(),
+                rules: 3,
+                unsupported: vec![("disallow-x".into(), "no hook".into())],
+                ..LoadedProfile::default()
+            }],
+            containers: vec![
+                Bound {
+                    cgroup: 7,
+                    profile: Some("varmor-demo-web".into()),
+                    name: Some("web".into()),
+                },
+                Bound {
+                    cgroup: 8,
+                    profile: None,
+                    name: None,
+                },
+            ],
+            counters: Counters {
+                denied: 5,
+                faults: vec![("too deep".into(), 2)],
+                ..Counters::default()
+            },
+            policies: Policies::default(),
+            problems: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn text_names_profiles_containers_and_denials() {
+        let text = text(&report(true));
+        for part in [
+            "pid 9",
+            "varmor-demo-web",
+            "containers 1",
+            "protected containers 1",
+            "denied 5",
+            "too deep: 2",
+            "not enforced: disallow-x",
+        ] {
+            assert!(text.contains(part), "{part} is missing in {text}");
+        }
+    }
+
+    #[test]
+    fn dead_agent_is_said_while_its_profiles_stay() {
+        assert!(text(&report(false)).contains("NOT running; what it loaded stays enforced"));
+    }
+}

@@ -1,0 +1,254 @@
+//! cgroup v2 directories: from a process to the directory of its container, and which directories still exist.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use thiserror::Error;
+
+use crate::enforcer::CgroupId;
+
+#[derive(Debug, Error)]
+pub enum CgroupError {
+    #[error(
+        "no cgroup v2 hierarchy is mounted; boot with `systemd.unified_cgroup_hierarchy=1` or run `mount -t cgroup2 none /sys/fs/cgroup`"
+    )]
+    NotMounted,
+    #[error("process {0} has no cgroup v2 path; it has ended, or only cgroup v1 is in use")]
+    NoPath(u32),
+    #[error(
+        "process {0} is in the root cgroup, which cannot be protected without protecting the whole machine"
+    )]
+    Root(u32),
+    #[error(
+        "process {pid} is in cgroup `{path}`, which also holds this agent; give the container a cgroup of its own"
+    )]
+    Shared { pid: u32, path: String },
+    #[error("read {path}")]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// The mounted cgroup v2 hierarchy.
+#[derive(Clone, Debug)]
+pub struct Hierarchy {
+    root: PathBuf,
+}
+
+impl Hierarchy {
+    /// Finds the mount point (`/sys/fs/cgroup`, or `/sys/fs/cgroup/unified` beside cgroup v1).
+    pub fn find() -> Result<Self, CgroupError> {
+        let path = PathBuf::from("/proc/self/mountinfo");
+        let text = fs::read_to_string(&path).map_err(|source| CgroupError::Read { path, source })?;
+        mount_point(&text)
+            .map(|root| Self { root })
+            .ok_or(CgroupError::NotMounted)
+    }
+
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The cgroup of the container with this id whose first process is `pid`.
+    pub fn of_container(
+        &self,
+        pid: u32,
+        container: &str,
+        runtime_namespace: &str,
+    ) -> Result<(CgroupId, PathBuf), CgroupError> {
+        let path = container_path(&process_path(pid)?, container, runtime_namespace)
+            .ok_or(CgroupError::Root(pid))?;
+        if let Ok(own) = process_path(std::process::id())
+            && Path::new(&own).starts_with(&path)
+        {
+            return Err(CgroupError::Shared { pid, path });
+        }
+        let directory = self.root.join(path.trim_start_matches('/'));
+        Ok((self.id(&directory)?, directory))
+    }
+
+    /// The id of a directory.
+    pub fn id(&self, directory: &Path) -> Result<CgroupId, CgroupError> {
+        let metadata = fs::metadata(directory).map_err(|source| CgroupError::Read {
+            path: directory.to_owned(),
+            source,
+        })?;
+        Ok(CgroupId(metadata.ino()))
+    }
+
+    /// Ids of all directories of the hierarchy. An error means that nothing is known.
+    pub fn existing(&self) -> Result<BTreeSet<CgroupId>, CgroupError> {
+        let mut ids = BTreeSet::from([self.id(&self.root)?]);
+        let mut pending = vec![self.root.clone()];
+        while let Some(folder) = pending.pop() {
+            let entries = match fs::read_dir(&folder) {
+                Ok(entries) => entries,
+                // It vanished while we walked: then it does not exist.
+                Err(error) if folder != self.root && error.kind() == io::ErrorKind::NotFound => continue,
+                Err(source) => return Err(CgroupError::Read { path: folder, source }),
+            };
+            for entry in entries {
+                let entry = match entry {
+                    Ok(entry) => entry,
+                    Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error()) => {
+                        break;
+                    }
+                    Err(source) => return Err(CgroupError::Read { path: folder, source }),
+                };
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    // The inode number of the entry is the id; no second look-up that could race.
+                    ids.insert(CgroupId(std::os::unix::fs::DirEntryExt::ino(&entry)));
+                    pending.push(entry.path());
+                }
+            }
+        }
+        Ok(ids)
+    }
+}
+
+/// The cgroup v2 path of a process, as `/proc/PID/cgroup` says it.
+fn process_path(pid: u32) -> Result<String, CgroupError> {
+    let path = PathBuf::from(format!("/proc/{pid}/cgroup"));
+    match fs::read_to_string(&path) {
+        Ok(text) => unified_path(&text)
+            .map(str::to_owned)
+            .ok_or(CgroupError::NoPath(pid)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(CgroupError::NoPath(pid)),
+        Err(source) => Err(CgroupError::Read { path, source }),
+    }
+}
+
+fn unified_path(text: &str) -> Option<&str> {
+    text.lines()
+        .find_map(|line| line.strip_prefix("0::"))
+        .filter(|path| !path.ends_with(" (deleted)"))
+}
+
+/// The container's own directory on the way to the process. The process may sit deeper (an init system inside
+/// the container makes cgroups of its own), and what lies deeper is chosen by the container: the first
+/// component that is named after the container is the runtime's. `None` for the root.
+fn container_path(path: &str, container: &str, runtime_namespace: &str) -> Option<String> {
+    let components: Vec<&str> = Path::new(path)
+        .components()
+        .map(|component| match component {
+            Component::Normal(name) => name.to_str(),
+            Component::RootDir => Some(""),
+            // `..`: the process is outside of our cgroup namespace, so its path says nothing.
+            _ => None,
+        })
+        .collect::<Option<_>>()?;
+    if components.len() < 2 {
+        return None;
+    }
+    // `/NAMESPACE/ID` is containerd's own default: there the first component is not the container, whatever
+    // its name.
+    let first = if components.len() > 2 && components[1] == runtime_namespace {
+        2
+    } else {
+        1
+    };
+    let own = (first..components.len()).find(|index| is_named_after(components[*index], container));
+    Some(components[..=own.unwrap_or(components.len() - 1)].join("/"))
+}
+
+/// `ID`, or systemd's `PREFIX-ID.scope`. Anything looser would take `user.slice` for the container `user`.
+fn is_named_after(directory: &str, container: &str) -> bool {
+    directory == container
+        || directory
+            .strip_suffix(".scope")
+            .and_then(|name| name.strip_suffix(container))
+            .is_some_and(|prefix| prefix.is_empty() || prefix.ends_with('-'))
+}
+
+/// The mount point of the first whole cgroup2 mount in a `mountinfo` text.
+fn mount_point(mountinfo: &str) -> Option<PathBuf> {
+    mountinfo.lines().find_map(|line| {
+        let (mount, filesystem) = line.split_once(" - ")?;
+        let mut fields = mount.split(' ').skip(3);
+        let (root, point) = (fields.next()?, fields.next()?);
+        (filesystem.split(' ').next() == Some("cgroup2") && root == "/").then(|| PathBuf::from(point))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "4a1f00d";
+
+    #[test]
+    fn container_directory_is_found_above_its_own_cgroups() {
+        let check = |path: &str, expected: Option<&str>| {
+            assert_eq!(container_path(path, ID, "k8s.io").as_deref(), expected, "{path}");
+        };
+        check("/k8s.io/4a1f00d", Some("/k8s.io/4a1f00d"));
+        check("/k8s.io/4a1f00d/init.scope", Some("/k8s.io/4a1f00d"));
+        check(
+            "/a.slice/cri-containerd-4a1f00d.scope/x/4a1f00d",
+            Some("/a.slice/cri-containerd-4a1f00d.scope"),
+        );
+        check("/custom/path", Some("/custom/path"));
+        check("/", None);
+        check("/../other", None);
+        check("", None);
+    }
+
+    #[test]
+    fn folder_of_many_containers_is_not_taken_for_one() {
+        let of = |path, id| container_path(path, id, "default").unwrap();
+        assert_eq!(
+            of("/user.slice/session-1.scope", "user"),
+            "/user.slice/session-1.scope"
+        );
+        assert_eq!(of("/default/default", "default"), "/default/default");
+        assert_eq!(of("/default/default/x/default", "default"), "/default/default");
+        assert_eq!(of("/system.slice/web/e", "e"), "/system.slice/web/e");
+    }
+
+    #[test]
+    fn unified_line_is_found_beside_version_one() {
+        assert_eq!(
+            unified_path("5:memory:/a\n1:name=systemd:/b\n0::/c\n"),
+            Some("/c")
+        );
+        assert_eq!(unified_path("5:memory:/a\n"), None);
+        assert_eq!(unified_path("0::/gone (deleted)\n"), None);
+    }
+
+    #[test]
+    fn mount_point_is_taken_from_mountinfo() {
+        let text = "24 1 0:22 / /proc rw - proc proc rw\n\
+                    30 24 0:26 /sub /mnt rw - cgroup2 none rw\n\
+                    31 24 0:26 / /sys/fs/cgroup/unified rw,nosuid shared:9 - cgroup2 cgroup2 rw\n";
+        assert_eq!(mount_point(text), Some(PathBuf::from("/sys/fs/cgroup/unified")));
+        assert_eq!(mount_point("24 1 0:22 / /proc rw - proc proc rw\n"), None);
+    }
+
+    #[test]
+    fn walk_finds_every_directory() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("a/b")).unwrap();
+        fs::create_dir(folder.path().join("c")).unwrap();
+        fs::write(folder.path().join("cgroup.procs"), "").unwrap();
+        let hierarchy = Hierarchy {
+            root: folder.path().to_owned(),
+        };
+        let ids = hierarchy.existing().unwrap();
+        assert_eq!(ids.len(), 4);
+        assert!(ids.contains(&hierarchy.id(&folder.path().join("a/b")).unwrap()));
+    }
+
+    #[test]
+    fn missing_hierarchy_is_an_error_and_not_an_empty_set() {
+        let hierarchy = Hierarchy {
+            root: PathBuf::from("/nonexistent/cgroup"),
+        };
+        assert!(hierarchy.existing().is_err());
+    }
+}

@@ -1,0 +1,337 @@
+//! containerd over its gRPC socket: who runs, now and whenever something changes.
+//!
+//! Level-triggered: an event only says that it is time to list again, so a lost or reordered event costs time
+//! and nothing else. containerd that is absent or restarts is waited for; what is protected stays protected.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use containerd_client::services::v1::containers_client::ContainersClient;
+use containerd_client::services::v1::events_client::EventsClient;
+use containerd_client::services::v1::namespaces_client::NamespacesClient;
+use containerd_client::services::v1::tasks_client::TasksClient;
+use containerd_client::services::v1::{
+    ListContainersRequest, ListNamespacesRequest, ListTasksRequest, SubscribeRequest,
+};
+use containerd_client::tonic::metadata::MetadataValue;
+use containerd_client::tonic::transport::Channel;
+use containerd_client::tonic::{Request, Status};
+use containerd_client::types::v1::Status as TaskStatus;
+use futures_util::FutureExt as _;
+use thiserror::Error;
+use tokio::sync::watch;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tracing::{debug, info, warn};
+
+use super::Container;
+use super::cgroup::Hierarchy;
+use super::oci::{Object, Role};
+use crate::enforcer::CgroupId;
+use crate::text::{MAX_NAME, clean};
+
+/// What is known about the containers of this machine.
+#[derive(Clone, Debug, Default)]
+pub struct Listing {
+    /// The last complete list; `None` until the first one succeeded.
+    pub containers: Option<Arc<Vec<Container>>>,
+    /// Why there is no connection now.
+    pub problem: Option<String>,
+}
+
+/// Listing again without any event, in case one was lost.
+const RELIST: Duration = Duration::from_secs(3);
+/// Events of one container start come in a burst; one list answers them all.
+const SETTLE: Duration = Duration::from_millis(10);
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+const FIRST_BACK_OFF: Duration = Duration::from_millis(250);
+const LAST_BACK_OFF: Duration = Duration::from_secs(10);
+/// Hundreds of containers with large specs fit.
+const MAX_MESSAGE: usize = 64 << 20;
+const TOPICS: [&str; 6] = [
+    "/tasks/create",
+    "/tasks/start",
+    "/tasks/exit",
+    "/tasks/delete",
+    "/containers/create",
+    "/containers/update",
+];
+
+#[derive(Debug, Error)]
+enum WatchError {
+    #[error("connect to containerd")]
+    Connect(#[from] containerd_client::tonic::transport::Error),
+    #[error("containerd: {call}")]
+    Call { call: &'static str, source: Box<Status> },
+    #[error("containerd: {0}: no answer within {n} s", n = CALL_TIMEOUT.as_secs())]
+    Timeout(&'static str),
+    #[error("containerd closed the stream of events")]
+    Closed,
+    #[error("containerd namespace `{0}` is not a legal header value")]
+    Namespace(String),
+    #[error(transparent)]
+    Cgroup(#[from] super::cgroup::CgroupError),
+}
+
+/// Keeps `listing` up to date for ever.
+pub async fn watch(socket: PathBuf, listing: watch::Sender<Listing>) {
+    let mut back_off = FIRST_BACK_OFF;
+    let mut reported = String::new();
+    loop {
+        let started = Instant::now();
+        let Err(error) = session(&socket, &listing).await;
+        if started.elapsed() > LAST_BACK_OFF {
+            back_off = FIRST_BACK_OFF;
+        }
+        let problem = describe(&error);
+        if problem != reported {
+            warn!(socket = %socket.display(), %problem, "containerd is not reachable; containers that run stay as they are, retrying");
+            reported.clone_from(&problem);
+        }
+        listing.send_modify(|listing| listing.problem = Some(problem));
+        sleep(back_off).await;
+        back_off = (back_off * 2).min(LAST_BACK_OFF);
+    }
+}
+
+/// One connection: ends with the first error.
+async fn session(
+    socket: &Path,
+    listing: &watch::Sender<Listing>,
+) -> Result<std::convert::Infallible, WatchError> {
+    let channel = limited("connect", async { Ok(containerd_client::connect(socket).await) }).await??;
+    let mut lister = Lister {
+        channel: channel.clone(),
+        hierarchy: Hierarchy::find()?,
+        cgroups: BTreeMap::new(),
+    };
+    // Subscribe before the first list: what happens in between shows up as an event.
+    let filters = TOPICS.iter().map(|topic| format!("topic==\"{topic}\"")).collect();
+    let mut events = limited(
+        "subscribe",
+        EventsClient::new(channel).subscribe(SubscribeRequest { filters }),
+    )
+    .await?
+    .into_inner();
+    info!(socket = %socket.display(), "connected to containerd");
+
+    let mut relist = interval(RELIST);
+    relist.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            event = events.message() => {
+                let envelope = event.map_err(|source| call("events", source))?.ok_or(WatchError::Closed)?;
+                debug!(topic = %clean(&envelope.topic, MAX_NAME), "containerd event");
+                sleep(SETTLE).await;
+                while let Some(more) = events.message().now_or_never() {
+                    more.map_err(|source| call("events", source))?.ok_or(WatchError::Closed)?;
+                }
+            }
+            _ = relist.tick() => {}
+        }
+        let containers = lister.list().await?;
+        listing.send_if_modified(|listing| {
+            let same = listing.problem.is_none()
+                && listing
+                    .containers
+                    .as_deref()
+                    .is_some_and(|known| *known == containers);
+            if !same {
+                *listing = Listing {
+                    containers: Some(Arc::new(containers)),
+                    problem: None,
+                };
+            }
+            !same
+        });
+    }
+}
+
+struct Lister {
+    channel: Channel,
+    hierarchy: Hierarchy,
+    /// By namespace, id and pid, which together name one task: its container cannot change its cgroup.
+    cgroups: BTreeMap<(String, String, u32), CgroupId>,
+}
+
+impl Lister {
+    /// All containers with a live task, in all namespaces.
+    async fn list(&mut self) -> Result<Vec<Container>, WatchError> {
+        let mut client = NamespacesClient::new(self.channel.clone());
+        let namespaces = limited("list namespaces", client.list(ListNamespacesRequest::default()))
+            .await?
+            .into_inner();
+        let mut containers = Vec::new();
+        for namespace in namespaces.namespaces {
+            self.list_namespace(&namespace.name, &mut containers).await?;
+        }
+        let live: BTreeSet<_> = containers.iter().map(key).collect();
+        self.cgroups.retain(|key, _| live.contains(key));
+        containers.sort_by(|a, b| (&a.runtime_namespace, &a.id).cmp(&(&b.runtime_namespace, &b.id)));
+        Ok(containers)
+    }
+
+    async fn list_namespace(
+        &mut self,
+        namespace: &str,
+        found: &mut Vec<Container>,
+    ) -> Result<(), WatchError> {
+        let mut tasks = TasksClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE);
+        let request = in_namespace(ListTasksRequest::default(), namespace)?;
+        let tasks = limited("list tasks", tasks.list(request))
+            .await?
+            .into_inner()
+            .tasks;
+        let tasks: Vec<(String, u32, bool)> = tasks
+            .into_iter()
+            .filter(|task| is_live(task.status()) && task.pid != 0)
+            .map(|task| {
+                let started = task.status() != TaskStatus::Created;
+                (
+                    if task.id.is_empty() {
+                        task.container_id
+                    } else {
+                        task.id
+                    },
+                    task.pid,
+                    started,
+                )
+            })
+            .collect();
+        if tasks.is_empty() {
+            return Ok(());
+        }
+        let objects = self.objects(namespace).await?;
+        for (id, pid, started) in tasks {
+            // A task without container object is in the middle of its removal.
+            let Some(object) = objects.get(&id) else { continue };
+            if object.role() == Role::Sandbox {
+                continue;
+            }
+            let sandbox = object.sandbox_id().and_then(|id| objects.get(id));
+            let mut container = object.container(namespace, pid, started, sandbox);
+            container.cgroup = self.cgroup(&container);
+            found.push(container);
+        }
+        Ok(())
+    }
+
+    async fn objects(&self, namespace: &str) -> Result<BTreeMap<String, Object>, WatchError> {
+        let mut client = ContainersClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE);
+        let request = in_namespace(ListContainersRequest::default(), namespace)?;
+        let mut stream = limited("list containers", client.list_stream(request))
+            .await?
+            .into_inner();
+        let mut objects = BTreeMap::new();
+        while let Some(message) = limited("list containers", stream.message()).await? {
+            let Some(container) = message.container else {
+                continue;
+            };
+            let spec = container.spec.map(|spec| spec.value).unwrap_or_default();
+            let object = Object::new(&container.id, &container.image, container.labels, &spec);
+            objects.insert(container.id, object);
+        }
+        Ok(objects)
+    }
+
+    fn cgroup(&mut self, container: &Container) -> Option<CgroupId> {
+        let key = key(container);
+        if let Some(cgroup) = self.cgroups.get(&key) {
+            return Some(*cgroup);
+        }
+        match self
+            .hierarchy
+            .of_container(container.pid, &container.id, &container.runtime_namespace)
+        {
+            Ok((cgroup, _)) => {
+                self.cgroups.insert(key, cgroup);
+                Some(cgroup)
+            }
+            Err(error) => {
+                // Also the ordinary end of a short container; the reconciler says it when a policy needs it.
+                debug!(container = %container.display_name(), pid = container.pid, %error, "no cgroup");
+                None
+            }
+        }
+    }
+}
+
+fn key(container: &Container) -> (String, String, u32) {
+    (
+        container.runtime_namespace.clone(),
+        container.id.clone(),
+        container.pid,
+    )
+}
+
+fn is_live(status: TaskStatus) -> bool {
+    matches!(
+        status,
+        TaskStatus::Created | TaskStatus::Running | TaskStatus::Paused | TaskStatus::Pausing
+    )
+}
+
+fn in_namespace<T>(message: T, namespace: &str) -> Result<Request<T>, WatchError> {
+    let value =
+        MetadataValue::try_from(namespace).map_err(|_| WatchError::Namespace(clean(namespace, MAX_NAME)))?;
+    let mut request = Request::new(message);
+    request.metadata_mut().insert("containerd-namespace", value);
+    Ok(request)
+}
+
+async fn limited<T>(
+    name: &'static str,
+    answer: impl Future<Output = Result<T, Status>>,
+) -> Result<T, WatchError> {
+    timeout(CALL_TIMEOUT, answer)
+        .await
+        .map_err(|_| WatchError::Timeout(name))?
+        .map_err(|status| call(name, status))
+}
+
+fn call(call: &'static str, status: Status) -> WatchError {
+    WatchError::Call {
+        call,
+        source: Box::new(status),
+    }
+}
+
+/// The error with its sources on one line.
+fn describe(error: &WatchError) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    clean(&text, 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn absent_containerd_is_reported_and_never_an_empty_list() {
+        let folder = tempfile::tempdir().unwrap();
+        let (sender, mut receiver) = watch::channel(Listing::default());
+        let task = tokio::spawn(watch(folder.path().join("containerd.sock"), sender));
+        timeout(Duration::from_secs(5), receiver.changed())
+            .await
+            .unwrap()
+            .unwrap();
+        let listing = receiver.borrow().clone();
+        task.abort();
+        assert!(listing.problem.unwrap().contains("containerd"));
+        assert!(listing.containers.is_none());
+    }
+
+    #[test]
+    fn only_tasks_with_a_process_count() {
+        assert!(is_live(TaskStatus::Created));
+        assert!(is_live(TaskStatus::Paused));
+        assert!(!is_live(TaskStatus::Stopped));
+        assert!(!is_live(TaskStatus::Unknown));
+    }
+}

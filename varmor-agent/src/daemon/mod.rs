@@ -1,0 +1,103 @@
+//! `varmor-agent`: reads policies, finds containers, keeps the kernel as it should be, writes what happened.
+//!
+//! One task owns the enforcer and everything that it is told comes to it as a message; nothing else holds it.
+
+mod lock;
+mod node;
+mod options;
+pub mod state;
+mod worker;
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tracing::info;
+
+pub use options::Options;
+
+use self::lock::InstanceLock;
+use self::worker::Worker;
+use crate::enforcer::bpf;
+use crate::events::{LogFile, Recorder};
+use crate::source::{Catalog, folder};
+use crate::{containers, kernel, logging};
+
+/// Runs until SIGTERM or SIGINT; enforcement stays in place then.
+pub fn run(options: Options) -> anyhow::Result<()> {
+    logging::install(options.log_format, &options.log_level)?;
+    create_state_dir(&options.state_dir)?;
+    let _lock = InstanceLock::take(&options.state_dir)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("start the runtime")?;
+    runtime.block_on(serve(options))
+}
+
+async fn serve(options: Options) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
+
+    kernel::probe()
+        .bpf_enforcer()
+        .map_err(|reasons| anyhow::anyhow!("this kernel cannot enforce: {reasons}"))?;
+    let enforcer = bpf::open(&bpf::Options {
+        bpffs: options.bpffs.clone(),
+        state_dir: options.state_dir.clone(),
+    })
+    .context("start the BPF enforcer")?;
+    info!(version = env!("CARGO_PKG_VERSION"), start = ?enforcer.start(), "enforcer is ready");
+
+    let catalog = Catalog::new(node::facts());
+    let folder = folder::Folder::new(options.policy_dir.clone(), &options.state_dir, catalog);
+    let (rescan_sender, rescan) = mpsc::channel(1);
+    let folder_watch = tokio::spawn(folder::watch(options.policy_dir.clone(), rescan_sender));
+
+    let (listing_sender, listing) = watch::channel(containers::Listing::default());
+    let container_watch = tokio::spawn(containers::watch(
+        options.containerd_socket.clone(),
+        listing_sender,
+    ));
+
+    let node = node::identity(options.node_name.as_deref());
+    let recorder = Recorder::new(node, LogFile::new(options.violations_log.clone()));
+    let mut worker = Worker::new(&options, enforcer, folder, recorder)?;
+
+    tokio::select! {
+        outcome = worker.run(rescan, listing) => outcome?,
+        end = folder_watch => end.context("the watch of the policy folder ended")?,
+        end = container_watch => end.context("the watch of the containers ended")?,
+        _ = terminate.recv() => info!("terminated; protection stays in place"),
+        _ = interrupt.recv() => info!("interrupted; protection stays in place"),
+    }
+    worker.finish();
+    Ok(())
+}
+
+/// Is an agent with this state folder alive?
+#[must_use]
+pub fn agent_is_running(state_dir: &Path) -> bool {
+    InstanceLock::is_held(state_dir)
+}
+
+/// Names of this machine's disks and partitions.
+#[must_use]
+pub fn disk_devices() -> Vec<String> {
+    node::facts().disk_devices
+}
+
+fn create_state_dir(path: &Path) -> anyhow::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .with_context(|| {
+            format!(
+                "create the state folder {}; is this running as root?",
+                path.display()
+            )
+        })
+}

@@ -1,0 +1,63 @@
+//! Facts about this machine: its name, what is added to every violation, its disks.
+
+use std::fs;
+
+use serde_json::{Map, Value};
+use tracing::warn;
+use varmor_common::profile::NodeFacts;
+
+use crate::events::Node;
+use crate::text::{MAX_NAME, clean};
+
+/// Name and metadata for violations.
+#[must_use]
+pub(super) fn identity(name: Option<&str>) -> Node {
+    let metadata = match std::env::var("AUDIT_EVENT_METADATA") {
+        Ok(text) => serde_json::from_str::<Map<String, Value>>(&text).unwrap_or_else(|error| {
+            warn!(%error, "AUDIT_EVENT_METADATA is not a JSON object; it is left out");
+            Map::new()
+        }),
+        Err(_) => Map::new(),
+    };
+    let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+    Node {
+        name: clean(&name.map_or_else(host, str::to_owned), MAX_NAME),
+        metadata,
+    }
+}
+
+/// What profiles depend on.
+#[must_use]
+pub(super) fn facts() -> NodeFacts {
+    let text = fs::read_to_string("/proc/partitions").unwrap_or_default();
+    NodeFacts {
+        disk_devices: disks(&text),
+    }
+}
+
+/// The fourth column of `/proc/partitions`.
+fn disks(partitions: &str) -> Vec<String> {
+    let names = partitions
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(3));
+    names.filter(|name| *name != "name").map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn disks_are_read_from_the_partition_table() {
+        let text =
+            "major minor  #blocks  name\n\n 254        0   10485760 vda\n 254        1   10484736 vda1\n";
+        assert_eq!(disks(text), ["vda", "vda1"]);
+        assert!(disks("").is_empty());
+    }
+
+    #[test]
+    fn given_name_is_cleaned() {
+        assert_eq!(identity(Some("a\nb")).name, "a\\u{a}b");
+        assert!(!identity(None).name.is_empty());
+    }
+}

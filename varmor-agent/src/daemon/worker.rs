@@ -1,0 +1,303 @@
+//! The one task that owns the enforcer: takes in changes, reconciles, records events, reports.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{MissedTickBehavior, interval, sleep};
+use tracing::{error, info, warn};
+use varmor_common::policy;
+
+use super::options::Options;
+use super::state::{POLICIES, Policies, PolicyFile, PolicyState, ProtectedContainer, Report, STATUS, Status};
+use crate::containers::Listing;
+use crate::containers::cgroup::Hierarchy;
+use crate::enforcer::bpf::BpfEnforcer;
+use crate::enforcer::{CgroupId, Enforcer as _};
+use crate::events::{Recorder, wake_on};
+use crate::reconcile::Reconciler;
+use crate::source::folder::Folder;
+use crate::source::{FileState, PolicyObject};
+
+/// Looking again without a message: sums of repeated events, containers that ended, failures to retry.
+const TICK: Duration = Duration::from_secs(1);
+/// A file that is being written is looked at again after this.
+const UNSETTLED: Duration = Duration::from_millis(80);
+
+pub(super) struct Worker {
+    options: Options,
+    enforcer: BpfEnforcer,
+    events: Option<mpsc::Receiver<()>>,
+    folder: Folder,
+    /// In force; `None` until the folder was read once.
+    policies: Option<Vec<PolicyObject>>,
+    listing: Listing,
+    reconciler: Reconciler,
+    recorder: Recorder,
+    policies_report: Report<Policies>,
+    status_report: Report<Status>,
+    problems: BTreeSet<&'static str>,
+    is_retired: bool,
+}
+
+impl Worker {
+    pub(super) fn new(
+        options: &Options,
+        enforcer: BpfEnforcer,
+        folder: Folder,
+        recorder: Recorder,
+    ) -> anyhow::Result<Self> {
+        let events = match enforcer.event_fd() {
+            None => None,
+            Some(fd) => {
+                let own = fd
+                    .try_clone_to_owned()
+                    .context("copy the descriptor of the event ring")?;
+                Some(wake_on(own).context("watch the event ring")?)
+            }
+        };
+        Ok(Self {
+            enforcer,
+            events,
+            folder,
+            policies: None,
+            listing: Listing::default(),
+            reconciler: Reconciler::default(),
+            recorder,
+            policies_report: Report::new(&options.state_dir, POLICIES),
+            status_report: Report::new(&options.state_dir, STATUS),
+            problems: BTreeSet::new(),
+            is_retired: false,
+            options: options.clone(),
+        })
+    }
+
+    pub(super) async fn run(
+        &mut self,
+        mut rescan: mpsc::Receiver<()>,
+        mut listing: watch::Receiver<Listing>,
+    ) -> anyhow::Result<()> {
+        let mut tick = interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut unsettled = false;
+        loop {
+            tokio::select! {
+                Some(()) = rescan.recv() => {
+                    unsettled = self.scan();
+                    self.reconcile();
+                }
+                () = sleep(UNSETTLED), if unsettled => {
+                    unsettled = self.scan();
+                    self.reconcile();
+                }
+                Ok(()) = listing.changed() => {
+                    self.listing = listing.borrow_and_update().clone();
+                    self.reconcile();
+                }
+                Some(()) = next(self.events.as_mut()) => self.drain(),
+                _ = tick.tick() => {
+                    self.drain();
+                    self.recorder.tick();
+                    self.reconcile();
+                    self.report();
+                }
+            }
+        }
+    }
+
+    /// Writes what is still pending.
+    pub(super) fn finish(&mut self) {
+        self.drain();
+        self.recorder.finish();
+        self.report();
+    }
+
+    /// Reads the policy folder; true if it should be read again soon.
+    fn scan(&mut self) -> bool {
+        let scan = match self.folder.scan() {
+            Ok(scan) => scan,
+            Err(error) => {
+                let cause = std::error::Error::source(&error)
+                    .map(ToString::to_string)
+                    .unwrap_or_default();
+                self.problem(
+                    "folder",
+                    || error!(%error, cause, "policies cannot be read; what is in force stays in force"),
+                );
+                return false;
+            }
+        };
+        self.problems.remove("folder");
+        for name in &scan.changed {
+            let Some(status) = self.folder.catalog().status(name) else {
+                continue;
+            };
+            match status.state {
+                FileState::Ok => {
+                    info!(file = %name, state = "ok", policies = status.objects.len(), "policy file");
+                }
+                FileState::Removed => info!(file = %name, state = "removed", "policy file"),
+                FileState::Invalid => {
+                    error!(file = %name, state = "invalid", message = %status.message, enforced = status.objects.len(), "policy file");
+                    for diagnostic in status
+                        .diagnostics
+                        .iter()
+                        .filter(|diagnostic| diagnostic.is_error())
+                    {
+                        error!("{}", policy::render(diagnostic).replace('\n', " "));
+                    }
+                }
+            }
+            for diagnostic in status
+                .diagnostics
+                .iter()
+                .filter(|diagnostic| !diagnostic.is_error())
+            {
+                warn!("{}", policy::render(diagnostic).replace('\n', " "));
+            }
+        }
+        if self.policies.is_none() || !scan.changed.is_empty() {
+            self.policies = Some(self.folder.catalog().objects().cloned().collect());
+        }
+        scan.unsettled
+    }
+
+    fn reconcile(&mut self) {
+        // Events first: a container that is forgotten below is still known to them.
+        self.drain();
+        let outcome = self.reconciler.reconcile(
+            &mut self.enforcer,
+            self.policies.as_deref(),
+            self.listing.containers.as_deref().map(Vec::as_slice),
+            &existing_cgroups,
+        );
+        let is_complete = self.policies.is_some() && self.listing.containers.is_some();
+        if is_complete && outcome.failures == 0 && !self.is_retired {
+            self.retire();
+        }
+        if outcome.actions > 0 {
+            self.report();
+        }
+    }
+
+    /// Everything is enforced by this version: what earlier versions left is taken down.
+    fn retire(&mut self) {
+        match self.enforcer.retire_other_versions() {
+            Ok(0) => {}
+            Ok(versions) => info!(versions, "programs of other versions were taken down"),
+            Err(error) => warn!(%error, "programs of other versions stay; they can only deny more"),
+        }
+        self.is_retired = true;
+    }
+
+    fn drain(&mut self) {
+        let mut pending = Vec::new();
+        let outcome = self.enforcer.drain(&mut |event| pending.push(*event));
+        for event in &pending {
+            let resolution = self.enforcer.resolve(event);
+            let known = self.reconciler.known(CgroupId(event.cgroup));
+            self.recorder
+                .record(event, resolution, known.map(|known| &*known.container));
+        }
+        match outcome {
+            Ok(()) => {
+                self.problems.remove("drain");
+            }
+            Err(error) => self.problem("drain", || error!(%error, "events cannot be read")),
+        }
+    }
+
+    fn report(&mut self) {
+        let policies = self.policies_state();
+        if let Err(error) = self.policies_report.write(policies) {
+            let path = self.policies_report.path().display().to_string();
+            self.problem(
+                "policies report",
+                || warn!(path, %error, "report cannot be written"),
+            );
+        }
+        let status = self.status();
+        if let Err(error) = self.status_report.write(status) {
+            let path = self.status_report.path().display().to_string();
+            self.problem(
+                "status report",
+                || warn!(path, %error, "report cannot be written"),
+            );
+        }
+    }
+
+    fn policies_state(&self) -> Policies {
+        let object = |object: &PolicyObject, file: FileState| {
+            let refusal = self.reconciler.refusal(&object.profile.name);
+            let enforced = match refusal {
+                Some(_) => "refused",
+                None if !self.reconciler.is_applied(&object.profile) => "pending",
+                None if file == FileState::Ok => "current",
+                None => "last-good",
+            };
+            PolicyState {
+                policy: object.identity.clone(),
+                profile: object.profile.name.clone(),
+                rules: object.profile.rules.len(),
+                enforced: enforced.to_owned(),
+                message: refusal.unwrap_or_default().to_owned(),
+            }
+        };
+        let files = self.folder.catalog().files().map(|(name, status)| PolicyFile {
+            file: name.to_owned(),
+            state: status.state.as_str().to_owned(),
+            message: status.message.clone(),
+            diagnostics: status.diagnostics.iter().map(policy::render).collect(),
+            objects: status
+                .objects
+                .iter()
+                .map(|policy| object(policy, status.state))
+                .collect(),
+        });
+        Policies {
+            files: files.collect(),
+        }
+    }
+
+    fn status(&self) -> Status {
+        let containers = self
+            .reconciler
+            .protected()
+            .map(|(cgroup, known)| ProtectedContainer {
+                container: known.container.id.clone(),
+                name: known.container.display_name(),
+                profile: known.profile.clone().unwrap_or_default(),
+                cgroup: cgroup.0,
+            });
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            policy_dir: self.options.policy_dir.clone(),
+            containerd_problem: self.listing.problem.clone().unwrap_or_default(),
+            profiles: self.enforcer.profiles().unwrap_or_default(),
+            containers: containers.collect(),
+            counters: self.enforcer.counters().unwrap_or_default(),
+            lost_lines: self.recorder.lost().file,
+        }
+    }
+
+    /// Says a lasting problem once.
+    fn problem(&mut self, name: &'static str, say: impl FnOnce()) {
+        if self.problems.insert(name) {
+            say();
+        }
+    }
+}
+
+/// `None` at once where the enforcer has no ring; the branch of the loop is off then.
+async fn next(wake: Option<&mut mpsc::Receiver<()>>) -> Option<()> {
+    wake?.recv().await
+}
+
+fn existing_cgroups() -> Option<BTreeSet<CgroupId>> {
+    Hierarchy::find()
+        .and_then(|hierarchy| hierarchy.existing())
+        .inspect_err(|error| warn!(%error, "cgroups"))
+        .ok()
+}

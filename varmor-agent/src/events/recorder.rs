@@ -1,0 +1,170 @@
+//! Takes events, enriches them and writes them: the end of an event's way.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use tracing::{error, warn};
+use varmor_common::abi::RawEvent;
+
+use super::collapse::Collapse;
+use super::event::Event;
+use super::log_file::LogFile;
+use super::violation::{Node, Violation};
+use crate::containers::Container;
+use crate::enforcer::Resolution;
+
+/// A failing log file is reported this often.
+const REPORT: Duration = Duration::from_mins(1);
+
+pub struct Recorder {
+    node: Node,
+    file: LogFile,
+    collapse: Collapse,
+    unreadable: u64,
+    failure_reported: Option<Instant>,
+}
+
+/// Events that are in no log, by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Lost {
+    /// The log file could not be written.
+    pub file: u64,
+    /// The event was of an unknown version.
+    pub unreadable: u64,
+}
+
+impl Recorder {
+    #[must_use]
+    pub fn new(node: Node, file: LogFile) -> Self {
+        Self {
+            node,
+            file,
+            collapse: Collapse::default(),
+            unreadable: 0,
+            failure_reported: None,
+        }
+    }
+
+    pub fn record(&mut self, raw: &RawEvent, resolution: Resolution, container: Option<&Container>) {
+        let event = match Event::try_from(raw) {
+            Ok(event) => event,
+            Err(error) => {
+                self.unreadable += 1;
+                if self.unreadable == 1 {
+                    error!(%error, "event cannot be read");
+                }
+                return;
+            }
+        };
+        let wall = wall_clock(event.monotonic);
+        let violation = Violation::new(event, resolution, container, &self.node, wall, SystemTime::now());
+        if let Some(line) = self.collapse.push(violation, Instant::now()) {
+            self.write(&line);
+        }
+    }
+
+    /// Writes the sums of repeated events; to be called about once a second.
+    pub fn tick(&mut self) {
+        for line in self.collapse.expire(Instant::now()) {
+            self.write(&line);
+        }
+    }
+
+    /// Writes everything that is still held.
+    pub fn finish(&mut self) {
+        for line in self.collapse.finish() {
+            self.write(&line);
+        }
+    }
+
+    #[must_use]
+    pub fn lost(&self) -> Lost {
+        Lost {
+            file: self.file.lost(),
+            unreadable: self.unreadable,
+        }
+    }
+
+    fn write(&mut self, violation: &Violation) {
+        warn!(
+            action = ?violation.action, operation = %violation.hook, object = %violation.object(),
+            rule = %violation.rule_id, profile = %violation.profile_name, container = %violation.container_id,
+            pod = %violation.pod_name, pid = violation.pid, executable = %violation.executable,
+            count = violation.count, fault = violation.fault, "violation event"
+        );
+        let line = serde_json::to_string(violation).expect("a violation holds only strings and numbers");
+        if let Err(error) = self.file.write(&line) {
+            if self
+                .failure_reported
+                .is_none_or(|since| since.elapsed() >= REPORT)
+            {
+                self.failure_reported = Some(Instant::now());
+                error!(path = %self.file.path().display(), %error, lost = self.file.lost(), "violations cannot be written");
+            }
+        } else {
+            self.failure_reported = None;
+        }
+    }
+}
+
+/// Nanoseconds since the epoch of a `CLOCK_MONOTONIC` time of this boot.
+#[must_use]
+pub fn wall_clock(monotonic: u64) -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let now = u64::try_from(now.tv_sec).unwrap_or_default() * 1_000_000_000
+        + u64::try_from(now.tv_nsec).unwrap_or_default();
+    let wall = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    let wall = u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX);
+    wall.saturating_sub(now.saturating_sub(monotonic))
+}
+
+#[cfg(test)]
+mod tests {
+    use varmor_common::abi;
+
+    use super::*;
+    use crate::events::event::tests::raw;
+
+    #[test]
+    fn events_become_lines_and_unreadable_ones_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("violations.log");
+        let mut recorder = Recorder::new(Node::default(), LogFile::new(path.clone()));
+        for _ in 0..3 {
+            recorder.record(
+                &raw(abi::EVENT_FILE, abi::operation::OPEN, "/a"),
+                Resolution::default(),
+                None,
+            );
+        }
+        recorder.record(&raw(77, abi::operation::OPEN, "/a"), Resolution::default(), None);
+        recorder.finish();
+        let text = std::fs::read_to_string(path).unwrap();
+        let counts: Vec<u64> = text
+            .lines()
+            .map(|line| {
+                serde_json::from_str::<serde_json::Value>(line).unwrap()["count"]
+                    .as_u64()
+                    .unwrap()
+            })
+            .collect();
+        assert_eq!(counts, [1, 2]);
+        assert_eq!(
+            recorder.lost(),
+            Lost {
+                file: 0,
+                unreadable: 1
+            }
+        );
+    }
+
+    #[test]
+    fn monotonic_time_becomes_wall_time() {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let monotonic = u64::try_from(now.tv_sec).unwrap() * 1_000_000_000;
+        let wall = Duration::from_nanos(wall_clock(monotonic));
+        let real = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        assert!(real.abs_diff(wall) < Duration::from_secs(2));
+    }
+}

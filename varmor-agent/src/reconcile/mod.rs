@@ -1,0 +1,9 @@
+//! Desired against actual: which container must carry which profile, and the steps to get there.
+
+mod executor;
+mod plan;
+mod select;
+
+pub use executor::{Known, Outcome, Reconciler};
+pub use plan::{Action, Actual, Desired, desired, plan};
+pub use select::selects;

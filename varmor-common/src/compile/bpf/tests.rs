@@ -1,0 +1,47 @@
+//! The compiler against the naive reference, through the kernel's own steps.
+
+mod differential;
+mod documented;
+mod mounts;
+mod network;
+mod random;
+mod scale;
+mod tasks;
+
+use super::{Artefact, compile};
+use crate::profile::{Access, Object, Origin, Profile, ProfileMode, Rule, Verdict};
+
+pub(super) const KEY: u64 = 0x5eed_0f0a_b007;
+
+/// A rule without origin; its id is the text it is about.
+pub(super) fn rule(id: &str, verdict: Verdict, object: Object) -> Rule {
+    Rule {
+        id: id.to_owned(),
+        origin: Origin::default(),
+        verdict,
+        object,
+    }
+}
+
+pub(super) fn path_rule(verdict: Verdict, pattern: &str, access: Access) -> Rule {
+    rule(
+        pattern,
+        verdict,
+        Object::Path {
+            pattern: pattern.to_owned(),
+            access,
+        },
+    )
+}
+
+pub(super) fn profile(rules: Vec<Rule>) -> Profile {
+    Profile {
+        name: "varmor-demo-test".to_owned(),
+        mode: ProfileMode::Enforce,
+        rules,
+    }
+}
+
+pub(super) fn compiled(profile: &Profile) -> Artefact {
+    compile(profile, KEY).unwrap_or_else(|error| panic!("{error}"))
+}

@@ -1,0 +1,301 @@
+//! The kernel's decisions in user space: the same steps over the same tables. Used by explain, simulate and tests.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+
+use super::{
+    Tables, Verdict, class_symbol, decide, filesystem_step, filesystem_symbol, glob, halves, length_applies,
+    mask_address, mask_port, merge, name_hash, next,
+};
+use crate::abi::{
+    ANY, BLOOM_WORDS, POINT_EGRESS, POINT_SOCKET, Point, PointKey, STATE_EMITS, STATE_SINK, State,
+    Transition, VERDICT_AUDIT, VERDICT_DENY,
+};
+use crate::compile::bpf::Artefact;
+
+/// A path as the kernel sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PathView {
+    /// From the leaf to the root of the mount tree.
+    pub names: Vec<Vec<u8>>,
+    /// Mounts on the way, in the same direction.
+    pub filesystems: Vec<FilesystemRoot>,
+}
+
+/// A mount that the path passes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FilesystemRoot {
+    /// Magic number of the superblock.
+    pub magic: u64,
+    /// How many names have been read when the walk stands on the root of the mount.
+    pub depth: usize,
+    /// Names between the root of the mount and the root of the superblock (a bind mount of a folder).
+    pub above: Vec<Vec<u8>>,
+}
+
+impl PathView {
+    /// A path without mounts of special filesystems.
+    #[must_use]
+    pub fn from_path(path: &[u8]) -> Self {
+        let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
+        Self {
+            names: names.rev().map(<[u8]>::to_vec).collect(),
+            filesystems: Vec::new(),
+        }
+    }
+
+    /// The same path with a filesystem mounted whole where `depth` names have been read.
+    #[must_use]
+    pub fn with_filesystem(mut self, magic: u64, depth: usize) -> Self {
+        self.filesystems.push(FilesystemRoot {
+            magic,
+            depth,
+            above: Vec::new(),
+        });
+        self
+    }
+}
+
+/// What a mount takes from.
+#[derive(Clone, Copy, Debug)]
+pub enum MountSource<'s> {
+    /// A resolved path (bind, move, unmount).
+    Path(&'s PathView),
+    /// The string that the caller gave.
+    Text(&'s [u8]),
+}
+
+/// A mount, remount, move or unmount.
+#[derive(Clone, Copy, Debug)]
+pub struct MountCall<'s> {
+    pub source: MountSource<'s>,
+    pub fstype: Option<&'s [u8]>,
+    pub flags: u32,
+}
+
+/// The tables of one artefact, ready to be asked.
+pub struct Walk<'a> {
+    artefact: &'a Artefact,
+    key: u64,
+    transitions: HashMap<Transition, u32>,
+    points: HashMap<PointKey, Point>,
+}
+
+impl Tables for Walk<'_> {
+    fn may_have(&self, symbol: u64) -> bool {
+        let word = (symbol >> 6) as usize % BLOOM_WORDS;
+        self.artefact.descriptor.bloom[word] & (1 << (symbol % 64)) != 0
+    }
+
+    fn transition(&self, key: &Transition) -> Option<u32> {
+        self.transitions.get(key).copied()
+    }
+}
+
+impl<'a> Walk<'a> {
+    /// `key` is the one that the artefact was compiled with.
+    #[must_use]
+    pub fn new(artefact: &'a Artefact, key: u64) -> Self {
+        Self {
+            artefact,
+            key,
+            transitions: artefact.transitions.iter().copied().collect(),
+            points: artefact.points.iter().copied().collect(),
+        }
+    }
+
+    /// The verdict on file permissions (`abi::PERM_*`).
+    #[must_use]
+    pub fn files(&self, path: &PathView, requested: u32) -> Verdict {
+        let descriptor = &self.artefact.descriptor;
+        let collect = |collected, value, site| merge(collected, value, site, requested);
+        decide(
+            self.path(path, descriptor.file_start, collect),
+            requested,
+            descriptor.file_default,
+        )
+    }
+
+    /// The verdict on a mount: the first class that denies, else the first that audits.
+    #[must_use]
+    pub fn mount(&self, call: &MountCall<'_>) -> Point {
+        let descriptor = &self.artefact.descriptor;
+        let bits = match call.source {
+            MountSource::Path(path) => self.path(path, descriptor.mount_start, |bits, value, _| bits | value),
+            MountSource::Text(text) => glob::run(&self.artefact.mount_sources, text),
+        };
+        let fstype = call.fstype.map(|name| name_hash(self.key, name));
+        let mut said = Point::default();
+        for (index, class) in descriptor
+            .mounts
+            .iter()
+            .enumerate()
+            .take(descriptor.mount_classes as usize)
+        {
+            let flags = call.flags & class.any != 0 || !call.flags & class.none != 0;
+            let fits = class.fstype == 0 || fstype == Some(class.fstype);
+            if bits & (1 << index) != 0 && flags && fits {
+                add(
+                    &mut said,
+                    Point {
+                        verdict: class.verdict,
+                        site: class.site,
+                    },
+                );
+            }
+        }
+        said
+    }
+
+    /// The verdict on a destination.
+    #[must_use]
+    pub fn egress(&self, address: IpAddr, port: u16) -> Point {
+        let address: Ipv6Addr = match address {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+            IpAddr::V6(v6) => v6,
+        };
+        let v4 = address.to_ipv4_mapped().is_some();
+        let (hi, lo) = halves(address);
+        let descriptor = &self.artefact.descriptor;
+        let mut said = Point::default();
+        for &length in &descriptor.address_length[..descriptor.address_lengths as usize] {
+            if !length_applies(u32::from(length), v4) {
+                continue;
+            }
+            let (hi, lo) = mask_address(hi, lo, u32::from(length));
+            for &bits in &descriptor.port_length[..descriptor.port_lengths as usize] {
+                let (a, c) = (u32::from(length), u32::from(bits));
+                self.point(
+                    &mut said,
+                    PointKey {
+                        hi,
+                        lo,
+                        kind: POINT_EGRESS,
+                        a,
+                        b: mask_port(port, c),
+                        c,
+                    },
+                );
+            }
+        }
+        said
+    }
+
+    /// The verdict on a socket.
+    #[must_use]
+    pub fn socket(&self, domain: u32, kind: u32, protocol: u32) -> Point {
+        let mut said = Point::default();
+        for (b, c) in [(ANY, ANY), (kind, ANY), (ANY, protocol), (kind, protocol)] {
+            self.point(
+                &mut said,
+                PointKey {
+                    kind: POINT_SOCKET,
+                    a: domain,
+                    b,
+                    c,
+                    ..PointKey::default()
+                },
+            );
+        }
+        said
+    }
+
+    /// The verdict on a capability number.
+    #[must_use]
+    pub fn capability(&self, number: u32) -> Point {
+        let descriptor = &self.artefact.descriptor;
+        let bit = 1_u64.checked_shl(number).unwrap_or(0);
+        let says = |mask: u64, verdict| if mask & bit == 0 { 0 } else { verdict };
+        let verdict = says(descriptor.caps_deny, VERDICT_DENY) | says(descriptor.caps_audit, VERDICT_AUDIT);
+        let site = descriptor.cap_sites.get(number as usize).copied().unwrap_or(0);
+        Point {
+            verdict,
+            site: if verdict == 0 { 0 } else { site },
+        }
+    }
+
+    /// The verdict on ptrace permissions (`abi::PTRACE_*`) towards a peer.
+    #[must_use]
+    pub fn ptrace(&self, access: u32, outside: bool) -> Point {
+        let rules = &self.artefact.descriptor.ptrace;
+        let held = |all: u32, other: u32| access & (all | if outside { other } else { 0 });
+        let (denied, audited) = (
+            held(rules.deny_all, rules.deny_outside),
+            held(rules.audit_all, rules.audit_outside),
+        );
+        let concerned = if denied == 0 { audited } else { denied };
+        let says = |mask: u32, verdict| if mask == 0 { 0 } else { verdict };
+        let site = rules
+            .sites
+            .get(concerned.trailing_zeros() as usize)
+            .copied()
+            .unwrap_or(0);
+        Point {
+            verdict: says(denied, VERDICT_DENY) | says(audited, VERDICT_AUDIT),
+            site,
+        }
+    }
+
+    fn point(&self, said: &mut Point, key: PointKey) {
+        if let Some(point) = self.points.get(&key) {
+            add(said, *point);
+        }
+    }
+
+    fn path(&self, path: &PathView, start: u32, collect: impl Fn(u64, u64, u32) -> u64) -> u64 {
+        let mut collected = 0;
+        let mut state = start;
+        for depth in 0..=path.names.len() {
+            for root in path.filesystems.iter().filter(|root| root.depth == depth) {
+                let mut side = state;
+                for name in &root.above {
+                    side = self.step(side, name);
+                    collected = self.enter(side, collected, &collect);
+                }
+                let symbol = filesystem_symbol(self.key, root.magic);
+                if let Some(end) = filesystem_step(self, side, self.state(side), symbol) {
+                    collected = self.enter(end, collected, &collect);
+                }
+            }
+            let Some(name) = path.names.get(depth) else { break };
+            state = self.step(state, name);
+            collected = self.enter(state, collected, &collect);
+            if self.state(state).flags & STATE_SINK != 0 {
+                return collected;
+            }
+        }
+        let last = self.state(state);
+        collect(collected, last.root, last.root_site)
+    }
+
+    fn enter(&self, state: u32, collected: u64, collect: &impl Fn(u64, u64, u32) -> u64) -> u64 {
+        let record = self.state(state);
+        if record.flags & STATE_EMITS == 0 {
+            return collected;
+        }
+        collect(collected, record.now, record.now_site)
+    }
+
+    fn step(&self, state: u32, name: &[u8]) -> u32 {
+        next(self, state, self.state(state), name_hash(self.key, name), || {
+            let class = glob::run(&self.artefact.component_globs, name);
+            u32::try_from(class)
+                .ok()
+                .filter(|class| *class != 0)
+                .map(|class| class_symbol(self.key, class))
+        })
+    }
+
+    fn state(&self, state: u32) -> &State {
+        &self.artefact.states[state as usize]
+    }
+}
+
+/// Ors the verdicts; the site is that of the first denying rule, else of the first auditing one.
+fn add(said: &mut Point, point: Point) {
+    let denies = point.verdict & VERDICT_DENY != 0 && said.verdict & VERDICT_DENY == 0;
+    if denies || said.site == 0 {
+        said.site = point.site;
+    }
+    said.verdict |= point.verdict;
+}

@@ -1,0 +1,17 @@
+//! Ports as users write them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A port or a range of ports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Port {
+    /// The port, or the first port of the range.
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: u16,
+    /// The last port of the range.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 65535))]
+    pub end_port: Option<u16>,
+}

@@ -1,0 +1,222 @@
+//! Policy -> profile, for the BPF enforcer.
+
+use super::{NodeFacts, Origin, Profile, ProfileMode, Rule, Verdict, builtin, profile_name, raw};
+use crate::policy::{Diagnostic, Document, Enforcers, EnhanceProtect, Policy, PolicyMode, Severity, item};
+use crate::rules::{RUNTIME_DEFAULT, RUNTIME_DEFAULT_ID};
+
+/// What a policy means, and what of it this enforcer cannot hold.
+#[derive(Clone, Debug)]
+pub struct Built {
+    /// None if and only if there is an error among the diagnostics.
+    pub profile: Option<Profile>,
+    /// Parts of the policy that have no effect, and why.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// What the policy in `document` means on a node.
+#[must_use]
+pub fn build(document: &Document, facts: &NodeFacts) -> Built {
+    let mut builder = Builder {
+        document,
+        facts,
+        rules: Vec::new(),
+        diagnostics: Vec::new(),
+    };
+    if let Some(spec) = document.spec() {
+        builder.policy(&spec.policy);
+    } else {
+        let message = format!("an object of kind {} is not a policy", document.kind());
+        let help = "it is written by the controller; write a VarmorPolicy or a VarmorClusterPolicy";
+        builder.report(Severity::Error, "kind", message, help);
+    }
+    let failed = builder.diagnostics.iter().any(Diagnostic::is_error);
+    let name = profile_name(document.namespace(), document.name());
+    Built {
+        profile: (!failed).then_some(Profile {
+            name,
+            mode: ProfileMode::Enforce,
+            rules: builder.rules,
+        }),
+        diagnostics: builder.diagnostics,
+    }
+}
+
+/// A profile while it is built.
+pub(super) struct Builder<'d> {
+    pub(super) document: &'d Document,
+    pub(super) facts: &'d NodeFacts,
+    pub(super) rules: Vec<Rule>,
+    pub(super) diagnostics: Vec<Diagnostic>,
+}
+
+const POLICY: &str = "spec.policy";
+const RULES: &str = "spec.policy.enhanceProtect";
+
+impl Builder<'_> {
+    fn policy(&mut self, policy: &Policy) {
+        self.enforcers(policy.enforcer);
+        let mode = policy.mode;
+        match (mode, &policy.enhance_protect) {
+            (PolicyMode::AlwaysAllow, _) => {}
+            (PolicyMode::RuntimeDefault, _) => self.runtime_default(Verdict::Deny),
+            (PolicyMode::EnhanceProtect, Some(rules)) => self.enhance_protect(rules),
+            (PolicyMode::EnhanceProtect, None) => {
+                let message = "the mode EnhanceProtect needs the field `enhanceProtect`".to_owned();
+                self.report(
+                    Severity::Error,
+                    "spec.policy.mode",
+                    message,
+                    "add `enhanceProtect:` below `spec.policy`",
+                );
+            }
+            (PolicyMode::BehaviorModeling | PolicyMode::DefenseInDepth, _) => {
+                let message = format!("the mode {mode} is not supported by the BPF enforcer yet");
+                let help = "use AlwaysAllow, RuntimeDefault or EnhanceProtect";
+                self.report(Severity::Error, "spec.policy.mode", message, help);
+            }
+        }
+    }
+
+    fn enforcers(&mut self, enforcers: Enforcers) {
+        let field = "spec.policy.enforcer";
+        if !enforcers.contains(Enforcers::BPF) {
+            let message = format!("the enforcer {enforcers} is not supported yet");
+            self.report(
+                Severity::Error,
+                field,
+                message,
+                "add BPF to `enforcer`; this release enforces through BPF only",
+            );
+            return;
+        }
+        for other in enforcers.without(Enforcers::BPF).names() {
+            let message =
+                format!("the enforcer {other} is not supported yet: its part of the policy has no effect");
+            self.report(
+                Severity::Warning,
+                field,
+                message,
+                "what the BPF enforcer can hold is enforced",
+            );
+        }
+    }
+
+    fn enhance_protect(&mut self, rules: &EnhanceProtect) {
+        let verdict = verdict(rules);
+        if let Some(verdict) = verdict {
+            if !rules.privileged {
+                self.runtime_default(verdict);
+            }
+            self.built_in(rules, verdict);
+        } else {
+            let message =
+                "violations of built-in rules are neither refused nor logged: the rules have no effect";
+            let field = format!("{RULES}.allowViolations");
+            self.report(
+                Severity::Warning,
+                &field,
+                message.to_owned(),
+                "add `auditViolations: true` to log them",
+            );
+        }
+        if let Some(bpf) = &rules.bpf_raw_rules {
+            raw::add(self, bpf, &format!("{RULES}.bpfRawRules"));
+        }
+        self.foreign_rules(rules);
+    }
+
+    fn built_in(&mut self, rules: &EnhanceProtect, verdict: Verdict) {
+        let list = |builder: &mut Self, field: String, ids: &[String]| {
+            for (index, id) in ids.iter().enumerate() {
+                builtin::add(builder, id, &item(&field, index), verdict);
+            }
+        };
+        list(self, format!("{RULES}.hardeningRules"), &rules.hardening_rules);
+        list(
+            self,
+            format!("{RULES}.vulMitigationRules"),
+            &rules.vul_mitigation_rules,
+        );
+        for (index, entry) in rules.attack_protection_rules.iter().enumerate() {
+            let field = item(&format!("{RULES}.attackProtectionRules"), index);
+            if entry.targets.is_empty() {
+                list(self, format!("{field}.rules"), &entry.rules);
+            } else {
+                let message = format!(
+                    "the BPF enforcer does not know `targets`: {} is not enforced",
+                    entry.rules.join(", ")
+                );
+                let help = "remove `targets` to have the rules enforced for the whole container";
+                self.report(Severity::Warning, &format!("{field}.targets"), message, help);
+            }
+        }
+    }
+
+    /// Rules in the languages of other enforcers.
+    fn foreign_rules(&mut self, rules: &EnhanceProtect) {
+        for (present, field, enforcer) in [
+            (
+                !rules.app_armor_raw_rules.is_empty(),
+                "appArmorRawRules",
+                "AppArmor",
+            ),
+            (!rules.syscall_raw_rules.is_empty(), "syscallRawRules", "Seccomp"),
+            (
+                rules.network_proxy_raw_rules.is_some(),
+                "networkProxyRawRules",
+                "NetworkProxy",
+            ),
+        ] {
+            if present {
+                let message = format!(
+                    "`{field}` are rules of the enforcer {enforcer}, which is not supported yet: they have no effect"
+                );
+                self.report(
+                    Severity::Warning,
+                    &format!("{RULES}.{field}"),
+                    message,
+                    "write them as `bpfRawRules` if BPF can hold them",
+                );
+            }
+        }
+    }
+
+    fn runtime_default(&mut self, verdict: Verdict) {
+        for contribution in RUNTIME_DEFAULT {
+            builtin::contribute(
+                self,
+                contribution,
+                RUNTIME_DEFAULT_ID,
+                &format!("{POLICY}.mode"),
+                verdict,
+            );
+        }
+    }
+
+    pub(super) fn push(&mut self, id: &str, field: &str, verdict: Verdict, object: super::Object) {
+        let origin = Origin {
+            policy: self.document.identity(),
+            field: field.to_owned(),
+        };
+        self.rules.push(Rule {
+            id: id.to_owned(),
+            origin,
+            verdict,
+            object,
+        });
+    }
+
+    pub(super) fn report(&mut self, severity: Severity, field: &str, message: String, help: &str) {
+        self.diagnostics
+            .push(self.document.diagnostic(severity, field, message, help));
+    }
+}
+
+/// What the switches make of built-in rules; nothing if they neither refuse nor log.
+fn verdict(rules: &EnhanceProtect) -> Option<Verdict> {
+    match (rules.allow_violations, rules.audit_violations) {
+        (false, _) => Some(Verdict::Deny),
+        (true, true) => Some(Verdict::Audit),
+        (true, false) => None,
+    }
+}

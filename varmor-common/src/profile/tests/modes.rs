@@ -1,0 +1,142 @@
+//! Modes, switches and names.
+
+use super::{built, enhance, objects, profile, said, verdicts};
+use crate::profile::{ProfileMode, Verdict, profile_name};
+
+#[test]
+fn profiles_are_named_after_their_policy() {
+    assert_eq!(
+        profile("enforcer: BPF\nmode: AlwaysAllow").name,
+        "varmor-demo-web"
+    );
+    assert_eq!(profile_name(Some("Demo"), "Web"), "varmor-demo-web");
+    assert_eq!(profile_name(None, "web"), "varmor-cluster-varmor-web");
+}
+
+#[test]
+fn always_allow_has_no_rules() {
+    let profile = profile("enforcer: BPF\nmode: AlwaysAllow");
+    assert_eq!(objects(&profile), [""; 0]);
+    assert_eq!(profile.mode, ProfileMode::Enforce);
+}
+
+#[test]
+fn runtime_default_refuses_what_the_runtimes_refuse() {
+    let profile = profile("enforcer: BPF\nmode: RuntimeDefault");
+    let objects = objects(&profile);
+    for expected in [
+        "rwax /proc/{sysrq-trigger,mem,kmem,kcore}",
+        "mount ** * 0 200",
+        "ptrace 6 Outside",
+        "rwax /sys/firmware/**",
+    ] {
+        assert!(
+            objects.iter().any(|one| one == expected),
+            "{expected} in {objects:?}"
+        );
+    }
+    assert!(
+        profile
+            .rules
+            .iter()
+            .all(|rule| rule.verdict == Verdict::Deny && rule.id == "runtime-default")
+    );
+}
+
+#[test]
+fn enhance_protect_stands_on_runtime_default_unless_privileged() {
+    let rules = "attackProtectionRules: [{rules: [disable-write-etc]}]";
+    let privileged = profile(&enhance(rules));
+    assert_eq!(objects(&privileged), ["wa /etc/**"]);
+    let ordinary = profile(&enhance(rules).replace("privileged: true", "privileged: false"));
+    let base = profile("enforcer: BPF\nmode: RuntimeDefault");
+    assert_eq!(
+        objects(&ordinary),
+        [objects(&base), objects(&privileged)].concat()
+    );
+}
+
+#[test]
+fn the_switches_decide_between_refusing_and_logging() {
+    let with = |switches: &str| enhance(&format!("hardeningRules: [disallow-insmod]\n{switches}"));
+    assert_eq!(
+        verdicts(&profile(&with("auditViolations: false"))),
+        [Verdict::Deny]
+    );
+    assert_eq!(
+        verdicts(&profile(&with("auditViolations: true"))),
+        [Verdict::Deny]
+    );
+    assert_eq!(
+        verdicts(&profile(&with("auditViolations: true\nallowViolations: true"))),
+        [Verdict::Audit]
+    );
+    assert_eq!(verdicts(&profile(&with("allowViolations: true"))), []);
+    let said = said(&with("allowViolations: true"));
+    assert_eq!(
+        said,
+        [
+            "p.yaml:12:24: warning: violations of built-in rules are neither refused nor logged: the rules have no effect\n  \
+          help: add `auditViolations: true` to log them"
+        ]
+    );
+}
+
+#[test]
+fn raw_rules_follow_their_own_qualifiers() {
+    let fields = "allowViolations: true\nauditViolations: true\nbpfRawRules: {files: [{qualifiers: [deny, audit], pattern: /a, \
+                  permissions: [r]}, {qualifiers: [AUDIT], pattern: /b, permissions: [r]}]}";
+    assert_eq!(
+        verdicts(&profile(&enhance(fields))),
+        [Verdict::Deny, Verdict::Audit]
+    );
+}
+
+#[test]
+fn modes_that_bpf_cannot_hold_are_refused() {
+    let built = built("enforcer: BPF\nmode: BehaviorModeling\nmodelingOptions: {duration: 5}");
+    assert!(built.profile.is_none());
+    assert_eq!(
+        said("enforcer: BPF\nmode: BehaviorModeling\nmodelingOptions: {duration: 5}"),
+        [
+            "p.yaml:8:11: error: the mode BehaviorModeling is not supported by the BPF enforcer yet\n  help: use AlwaysAllow, \
+          RuntimeDefault or EnhanceProtect"
+        ]
+    );
+}
+
+#[test]
+fn other_enforcers_are_named_and_not_dropped_silently() {
+    assert_eq!(
+        said("enforcer: AppArmor\nmode: AlwaysAllow"),
+        [
+            "p.yaml:7:15: error: the enforcer AppArmor is not supported yet\n  help: add BPF to `enforcer`; this release enforces \
+          through BPF only"
+        ]
+    );
+    assert_eq!(
+        said("enforcer: BPFSeccomp\nmode: AlwaysAllow"),
+        [
+            "p.yaml:7:15: warning: the enforcer Seccomp is not supported yet: its part of the policy has no effect\n  help: what \
+          the BPF enforcer can hold is enforced"
+        ]
+    );
+    let said = said(&enhance(
+        "appArmorRawRules: [{rules: 'deny /x r,'}]\nsyscallRawRules: [{names: [x], action: SCMP_ACT_ERRNO}]",
+    ));
+    assert_eq!(said.len(), 2, "{said:?}");
+}
+
+#[test]
+fn rules_for_single_executables_are_named_and_not_enforced() {
+    let fields =
+        "attackProtectionRules:\n- {rules: [disable-shell], targets: [/bin/a]}\n- {rules: [disable-wget]}";
+    assert_eq!(objects(&profile(&enhance(fields))), ["x /**/wget"]);
+    assert_eq!(
+        said(&enhance(fields)),
+        [
+            "p.yaml:12:43: warning: the BPF enforcer does not know `targets`: disable-shell is not enforced\n  help: remove \
+          `targets` to have the rules enforced for the whole container"
+        ]
+    );
+}

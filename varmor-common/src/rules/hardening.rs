@@ -1,0 +1,211 @@
+//! Rules that harden containers, privileged ones above all.
+
+use super::contribution::MountPart;
+use super::{APPARMOR_BPF, Bpf, BuiltinRule, Category, Contribution, DiskUse, capability};
+use crate::abi::{MOUNT_UMOUNT, PTRACE_READ};
+use crate::policy::Enforcers;
+use crate::policy::vocabulary::TYPELESS_CALLS;
+use crate::profile::{Access, CapabilitySet, PtraceAccess, PtraceRule, PtraceScope};
+
+use Category::{BlockingExploitVectors, SecuringPrivilegedContainers};
+
+pub(super) const RULES: &[BuiltinRule] = &[
+    BuiltinRule {
+        id: "disallow-write-core-pattern",
+        aliases: &[],
+        category: SecuringPrivilegedContainers,
+        description: "refuses writing /proc/sys/kernel/core_pattern, which runs a program on the host",
+        enforcers: APPARMOR_BPF,
+        bpf: Bpf::Contributes(&[Contribution::Path("/proc/sys/kernel/core_pattern", Access::WRITE)]),
+    },
+    BuiltinRule {
+        id: "disallow-mount-securityfs",
+        aliases: &[],
+        category: SecuringPrivilegedContainers,
+        description: "refuses mounting a new securityfs",
+        enforcers: APPARMOR_BPF,
+        bpf: Bpf::Contributes(&[new_filesystem("securityfs")]),
+    },
+    BuiltinRule {
+        id: "disallow-mount-procfs",
+        aliases: &[],
+        category: SecuringPrivilegedContainers,
+        description: "refuses mounting a new procfs, and binding, moving, remounting and unmounting the one that is there",
+        enforcers: APPARMOR_BPF,
+        bpf: Bpf::Contributes(&[new_filesystem("proc"), existing_mount("/proc{,/**}")]),
+    },
+    BuiltinRule {
+        id: "disallow-write-release-agent",
+        aliases: &[],
+        category: SecuringPrivilegedContainers,
+        description: "refuses writing the release_agent of a cgroup, which runs a program on the host",
+        enforcers: APPARMOR_BPF,
+        bpf: Bpf::Contributes(&[Contribution::Path(
+            "/sys/fs/cgroup/**/release_agent",
+            Access::WRITE,
+        )]),
+    },
+    BuiltinRule {
+        id: "disallow-mount-cgroupfs",
+        aliases: &[],
+        category: SecuringPrivilegedContainers,
+        description: "refuses mounting a new cgroup hierarchy of either version, and binding, moving, remounting and \
+                      unmounting what is below /sys",
+        enforcers: APPARMOR_BPF,
+        bpf: Bpf::Contributes(&[
+            new_filesystem("cgroup"),
+            new_filesystem("cgroup2"),
+            existing_mount("/sys{,/**}"),
+        ]),
+    },
+    BuiltinRule {
+        id: "disallow-debug-disk-device",
+        aliases: &[],
+        category: SecuringPrivilegedContainers,
+        description: "refuses reading and writing the disk devices of the node",
+        enforcers: APPARMOR_BPF,
+        bpf: Bpf::Contributes(&[Contribution::DiskDevices(DiskUse::Open)]),
+    },
+    BuiltinRule {
+        id: "disallow-mount-disk-device",
+        aliases: &[],
+        category: SecuringPrivilegedContainers,
+        description: "refuses mounting the disk devices of the node",
+        enforcers: APPARMOR_BPF,
+        bpf: Bpf::Contributes(&[Contribution::DiskDevices(DiskUse::Mount)]),
+    },
+    BuiltinRule {
+        id: "disallow-mount",
+        aliases: &[],
+        category: SecuringPrivilegedContainers,
+        description: "refuses every mount, remount, bind mount and move",
+        enforcers: APPARMOR_BPF,
+        bpf: Bpf::Contributes(&[EVERY_MOUNT]),
+    },
+    BuiltinRule {
+        id: "disallow-umount",
+        aliases: &[],
+        category: SecuringPrivilegedContainers,
+        description: "refuses every unmount",
+        enforcers: APPARMOR_BPF,
+        bpf: Bpf::Contributes(&[Contribution::Mount(MountPart {
+            source: "**",
+            fstype: None,
+            any: MOUNT_UMOUNT,
+            none: 0,
+        })]),
+    },
+    BuiltinRule {
+        id: "disallow-insmod",
+        aliases: &[],
+        category: SecuringPrivilegedContainers,
+        description: "refuses loading kernel modules (CAP_SYS_MODULE)",
+        enforcers: APPARMOR_BPF,
+        bpf: Bpf::Contributes(&[Contribution::Capabilities(CapabilitySet(capability::SYS_MODULE))]),
+    },
+    BuiltinRule {
+        id: "disallow-load-bpf-prog",
+        aliases: &["disallow-load-ebpf"],
+        category: SecuringPrivilegedContainers,
+        description: "refuses loading BPF programs that need a capability (CAP_SYS_ADMIN, CAP_BPF)",
+        enforcers: APPARMOR_BPF,
+        bpf: Bpf::Contributes(&[Contribution::Capabilities(CapabilitySet(
+            capability::SYS_ADMIN | capability::BPF,
+        ))]),
+    },
+    BuiltinRule {
+        id: "disallow-access-procfs-root",
+        aliases: &[],
+        category: SecuringPrivilegedContainers,
+        description: "refuses reading /proc/PID/root and the like of processes outside the container",
+        enforcers: APPARMOR_BPF,
+        bpf: Bpf::Contributes(&[Contribution::Ptrace(PtraceRule {
+            access: PtraceAccess(PTRACE_READ),
+            scope: PtraceScope::Outside,
+        })]),
+    },
+    BuiltinRule {
+        id: "disallow-access-kallsyms",
+        aliases: &[],
+        category: SecuringPrivilegedContainers,
+        description: "refuses reading /proc/kallsyms, the addresses of the kernel's functions",
+        enforcers: APPARMOR_BPF,
+        bpf: Bpf::Contributes(&[Contribution::Path("/proc/kallsyms", Access::READ)]),
+    },
+    BuiltinRule {
+        id: "disallow-abuse-user-ns",
+        aliases: &[],
+        category: BlockingExploitVectors,
+        description: "refuses what CAP_SYS_ADMIN gives, also inside of a user namespace",
+        enforcers: APPARMOR_BPF,
+        bpf: Bpf::Contributes(&[Contribution::Capabilities(CapabilitySet(capability::SYS_ADMIN))]),
+    },
+    BuiltinRule {
+        id: "disallow-create-user-ns",
+        aliases: &[],
+        category: BlockingExploitVectors,
+        description: "refuses creating user namespaces",
+        enforcers: Enforcers::SECCOMP,
+        bpf: Bpf::Unsupported(
+            "the rule filters system calls; use the Seccomp enforcer, or disallow-abuse-user-ns",
+        ),
+    },
+    BuiltinRule {
+        id: "disallow-load-all-bpf-prog",
+        aliases: &[],
+        category: BlockingExploitVectors,
+        description: "refuses loading BPF programs of any type",
+        enforcers: Enforcers::SECCOMP,
+        bpf: Bpf::Unsupported(
+            "the rule filters system calls; use the Seccomp enforcer, or disallow-load-bpf-prog",
+        ),
+    },
+    BuiltinRule {
+        id: "disallow-load-bpf-via-setsockopt",
+        aliases: &[],
+        category: BlockingExploitVectors,
+        description: "refuses attaching classic BPF filters to sockets",
+        enforcers: Enforcers::SECCOMP,
+        bpf: Bpf::Unsupported("the rule filters system calls; use the Seccomp enforcer"),
+    },
+    BuiltinRule {
+        id: "disallow-userfaultfd-creation",
+        aliases: &[],
+        category: BlockingExploitVectors,
+        description: "refuses userfaultfd(2), which makes races in the kernel easy to win",
+        enforcers: Enforcers::SECCOMP,
+        bpf: Bpf::Unsupported("the rule filters system calls; use the Seccomp enforcer"),
+    },
+];
+
+/// Every call but unmounting. A mount has the pseudo flag of an unmount always clear.
+pub(super) const EVERY_MOUNT: Contribution = Contribution::Mount(MountPart {
+    source: "**",
+    fstype: None,
+    any: 0,
+    none: MOUNT_UMOUNT,
+});
+
+/// Creating an instance of a filesystem type, through mount(2) or through fsopen(2).
+const fn new_filesystem(fstype: &'static str) -> Contribution {
+    Contribution::Mount(MountPart {
+        source: "**",
+        fstype: Some(fstype),
+        any: 0,
+        none: MOUNT_UMOUNT,
+    })
+}
+
+/// Binding, moving, remounting and unmounting what is mounted already. A change of the propagation alone is no
+/// harm, so its flags are not among these.
+const fn existing_mount(source: &'static str) -> Contribution {
+    Contribution::Mount(MountPart {
+        source,
+        fstype: None,
+        any: TYPELESS_CALLS & !PROPAGATION,
+        none: 0,
+    })
+}
+
+/// `MS_UNBINDABLE`, `MS_PRIVATE`, `MS_SLAVE`, `MS_SHARED`.
+const PROPAGATION: u32 = 0xf << 17;

@@ -1,0 +1,44 @@
+//! Attempts to run a program by all its names.
+
+use std::{
+    ffi::CString,
+    fs::File,
+    process::{Command, Stdio},
+};
+
+use nix::unistd::fexecve;
+
+use super::{attempt::Attempt, policies::RULES};
+use crate::attack::Failure;
+
+pub(super) fn attempts() -> Vec<Attempt> {
+    let attack = |name, run| Attempt::attack(name, RULES, run);
+    let benign = |name, run| Attempt::benign(name, RULES, run);
+    vec![
+        attack("run a program by its path", || run(Command::new("/prog/tool").arg("true"))),
+        attack("run it by a relative path", || run(Command::new("./tool").arg("true").current_dir("/prog"))),
+        attack("run it through a symbolic link", || run(Command::new("/links/tool").arg("true"))),
+        attack("run it as the interpreter of a script", || run(&mut Command::new("/links/script"))),
+        attack("run it by a descriptor", by_descriptor),
+        attack("run a shell that is a link to busybox", || run(Command::new("/links/sh").args(["-c", "true"]))),
+        benign("run another program", || run(Command::new("/prog/other").arg("true"))),
+        benign("run another name of busybox", || run(&mut Command::new("/links/true"))),
+    ]
+}
+
+fn run(command: &mut Command) -> Result<(), Failure> {
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
+    if status.success() { Ok(()) } else { Err(Failure::Broken(status.to_string())) }
+}
+
+/// Becomes the program; its own output is the outcome's when it runs.
+fn by_descriptor() -> Result<(), Failure> {
+    let file = File::open("/prog/tool").map_err(|error| Failure::Broken(error.to_string()))?;
+    let words = ["echo", r#"{"outcome":"allowed"}"#].map(|word| CString::new(word).unwrap_or_default());
+    let arguments = [CString::new("busybox").unwrap_or_default(), words[0].clone(), words[1].clone()];
+    let environment: [CString; 0] = [];
+    match fexecve(file, &arguments, &environment) {
+        Ok(never) => match never {},
+        Err(errno) => Err(errno.into()),
+    }
+}

@@ -1,0 +1,136 @@
+//! `enforce`: the kernel programs on a real kernel, without containers. Every attempt is made three times: before
+//! the policy (it works), under it (an attack is refused, a benign operation works), and after it (it works again).
+
+mod attempt;
+mod execution;
+mod files;
+mod identity;
+mod mounts;
+mod network;
+mod policies;
+mod stage;
+
+use std::{
+    collections::BTreeMap,
+    process::{Command, ExitCode},
+    time::Instant,
+};
+
+use anyhow::{Context, Result, ensure};
+use attempt::{Attempt, Expect};
+use serde::Serialize;
+
+use crate::attack::Outcome;
+
+const VARMOR: &str = "/varmor";
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Make the attempts of this policy and print the outcomes, one JSON line each (internal)
+    #[arg(long)]
+    attempts: Option<String>,
+    /// Make one attempt (internal)
+    #[arg(long)]
+    one: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    suite: &'static str,
+    case: &'a str,
+    outcome: &'static str,
+    detail: String,
+    ms: u128,
+}
+
+pub(crate) fn command(args: &Args) -> Result<ExitCode> {
+    if let Some(name) = &args.one {
+        let attempts = all();
+        let attempt = attempts.iter().find(|attempt| attempt.name == name).context("no such attempt")?;
+        println!("{}", serde_json::to_string(&attempt.outcome())?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(policy) = &args.attempts {
+        return make_attempts(policy);
+    }
+    stage::prepare().context("prepare the guest")?;
+    let mut good = true;
+    for (policy, text) in policies::ALL {
+        good &= judge(policy, text)?;
+    }
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn all() -> Vec<Attempt> {
+    [files::attempts(), execution::attempts(), identity::attempts(), mounts::attempts(), network::attempts()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// Each attempt in a process of its own: some change the process for good.
+fn make_attempts(policy: &str) -> Result<ExitCode> {
+    for attempt in all().iter().filter(|attempt| attempt.policy == policy) {
+        let output = Command::new("/proc/self/exe")
+            .args(["enforce", "--one", attempt.name])
+            .output()
+            .context("start an attempt")?;
+        let outcome = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| {
+            Outcome::Broken(format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim()))
+        });
+        println!("{}", serde_json::to_string(&(attempt.name, outcome))?);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the attempts of one policy three times and prints a line per attempt.
+fn judge(policy: &str, text: &str) -> Result<bool> {
+    let file = format!("/tmp/{policy}.yaml");
+    std::fs::write(&file, text)?;
+    let free = ["/varmor-guest", "enforce", "--attempts", policy];
+    let before = outcomes(Command::new(free[0]).args(&free[1..]))?;
+    let start = Instant::now();
+    let during = outcomes(Command::new(VARMOR).args(["run", "--policy", &file, "--"]).args(free))?;
+    let ms = start.elapsed().as_millis();
+    let after = outcomes(Command::new(free[0]).args(&free[1..]))?;
+    let mut good = true;
+    for attempt in all().iter().filter(|attempt| attempt.policy == policy) {
+        let (outcome, detail) = verdict(attempt, &before, &during, &after);
+        good &= outcome != "failed";
+        let line = Line { suite: "enforce", case: attempt.name, outcome, detail, ms: 0 };
+        println!("{}", serde_json::to_string(&line)?);
+    }
+    let line = Line { suite: "enforce", case: policy, outcome: "passed", detail: String::new(), ms };
+    println!("{}", serde_json::to_string(&line)?);
+    Ok(good)
+}
+
+type Outcomes = BTreeMap<String, Outcome>;
+
+fn outcomes(command: &mut Command) -> Result<Outcomes> {
+    let output = command.output().context("start the attempts")?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "the attempts ended with {}: {errors}", output.status);
+    let text = String::from_utf8(output.stdout).context("read the outcomes")?;
+    text.lines().map(|line| serde_json::from_str(line).with_context(|| format!("read `{line}`"))).collect()
+}
+
+fn verdict(attempt: &Attempt, before: &Outcomes, during: &Outcomes, after: &Outcomes) -> (&'static str, String) {
+    let of = |outcomes: &Outcomes| {
+        outcomes.get(attempt.name).cloned().unwrap_or_else(|| Outcome::Broken("not made".to_owned()))
+    };
+    let (before, during, after) = (of(before), of(during), of(after));
+    if let Some(reason) = (attempt.missing)() {
+        return ("skipped", reason);
+    }
+    let works = |outcome: &Outcome| *outcome == Outcome::Allowed;
+    let held = match attempt.expect {
+        Expect::Denied => matches!(during, Outcome::Denied(_)),
+        Expect::Allowed => works(&during),
+    };
+    if works(&before) && held && works(&after) {
+        ("passed", String::new())
+    } else {
+        ("failed", format!("before {before:?}, under the policy {during:?}, after {after:?}"))
+    }
+}

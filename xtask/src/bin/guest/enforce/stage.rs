@@ -1,0 +1,81 @@
+//! The files, mounts and listeners that the attempts need.
+
+use std::{
+    fs,
+    io::Read,
+    net::{TcpListener, UdpSocket},
+    os::unix::fs::{PermissionsExt, symlink},
+    path::Path,
+    process::Command,
+    thread,
+};
+
+use anyhow::{Context, Result, ensure};
+use nix::mount::{MsFlags, mount};
+
+/// A name that no dentry holds inline.
+pub(super) const LONG_NAME: &str =
+    "a-name-of-more-than-sixty-bytes-which-no-dentry-of-any-kernel-keeps-inline.key";
+/// Folders below /prot, one in the other.
+pub(super) const DEEP: usize = 70;
+
+const NOTHING: Option<&str> = None;
+
+pub(super) fn prepare() -> Result<()> {
+    for folder in [
+        "/prot/sub", "/prot/empty", "/globs/one", "/exact", "/readonly/sub", "/prog", "/links", "/open", "/scratch",
+        "/hp", "/bk", "/ovl", "/tmp/lo", "/tmp/up", "/tmp/wk", "/moved", "/stack",
+    ] {
+        fs::create_dir_all(folder)?;
+    }
+    for file in [
+        "/prot/secret", "/prot/victim", "/prot/sub/secret", "/globs/a.key", "/globs/a.txt", "/globs/one/bx.pem",
+        "/globs/one/dx.pem", "/exact/file", "/exact/file-2", "/readonly/file", "/open/file", "/tmp/lo/file",
+        &format!("/globs/{LONG_NAME}"), &format!("/globs/{LONG_NAME}.txt"),
+    ] {
+        fs::write(file, "content")?;
+    }
+    let deep = format!("/prot/{}", "d/".repeat(DEEP));
+    fs::create_dir_all(&deep)?;
+    fs::write(format!("{deep}secret"), "content")?;
+    symlink("/prot/secret", "/open/link")?;
+    symlink("/prog/tool", "/links/tool")?;
+    for program in ["/prog/tool", "/prog/other", "/links/busybox"] {
+        fs::copy("/bin/busybox", program).with_context(|| format!("copy busybox to {program}"))?;
+        fs::set_permissions(program, fs::Permissions::from_mode(0o755))?;
+    }
+    symlink("busybox", "/links/sh")?;
+    symlink("busybox", "/links/true")?;
+    fs::write("/links/script", "#!/prog/tool true\n")?;
+    fs::set_permissions("/links/script", fs::Permissions::from_mode(0o755))?;
+    mount(Some("proc"), "/hp", Some("proc"), MsFlags::empty(), NOTHING)?;
+    mount(Some("/proc/sys/kernel"), "/bk", NOTHING, MsFlags::MS_BIND, NOTHING)?;
+    mount(Some("tmpfs"), "/scratch", Some("tmpfs"), MsFlags::empty(), NOTHING)?;
+    let layers = "lowerdir=/tmp/lo,upperdir=/tmp/up,workdir=/tmp/wk";
+    mount(Some("overlay"), "/ovl", Some("overlay"), MsFlags::empty(), Some(layers))?;
+    for address in ["10.1.2.3/32", "10.9.8.7/32"] {
+        let status = Command::new("/bin/busybox").args(["ip", "addr", "add", address, "dev", "lo"]).status()?;
+        ensure!(status.success(), "add {address} to lo");
+    }
+    listen()
+}
+
+/// Listens on every address, so that an attempt that is not refused succeeds.
+fn listen() -> Result<()> {
+    for port in [80, 81, 85, 91] {
+        let listener = TcpListener::bind(("::", port)).with_context(|| format!("listen on port {port}"))?;
+        thread::spawn(move || {
+            for connection in listener.incoming().flatten() {
+                let mut connection = connection;
+                let _ = connection.read(&mut [0; 16]);
+            }
+        });
+    }
+    let socket = UdpSocket::bind("[::]:85")?;
+    thread::spawn(move || {
+        while socket.recv_from(&mut [0; 16]).is_ok() {}
+    });
+    ensure!(Path::new("/proc/sys/net/ipv4/tcp_fastopen").exists(), "the kernel has no TCP fast open");
+    fs::write("/proc/sys/net/ipv4/tcp_fastopen", "1")?;
+    Ok(())
+}

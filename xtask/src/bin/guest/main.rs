@@ -1,0 +1,43 @@
+//! `varmor-guest`: what the lab runs inside its guests and inside the demo's containers.
+#![expect(clippy::print_stdout, reason = "the lab reads this program's standard output")]
+
+mod attack;
+mod demo;
+mod enforce;
+mod suites;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// The lab's program inside guests and containers.
+#[derive(Parser)]
+#[command(name = "varmor-guest", version)]
+enum Command {
+    /// Tries one operation and prints its outcome as JSON
+    Attack(attack::Args),
+    /// Runs the demo in a guest with containerd
+    Demo(demo::Args),
+    /// Runs test suites in a guest and prints one JSON line per case
+    Suite(suites::Args),
+    /// Proves on this kernel that policies refuse what they should, and nothing else
+    Enforce(enforce::Args),
+    /// Does nothing until it is killed (the first process of the demo's containers)
+    Wait,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Command::parse() {
+        Command::Attack(args) => attack::command(&args),
+        Command::Demo(args) => demo::command(&args),
+        Command::Suite(args) => suites::command(&args),
+        Command::Enforce(args) => enforce::command(&args),
+        Command::Wait => loop {
+            std::thread::park();
+        },
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}

@@ -1,0 +1,126 @@
+//! `build`: the eBPF object, then every program, static so that it runs in any guest.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::{Context, Result};
+
+use crate::{
+    bpf,
+    process::{self, Run},
+    progress::{Progress, timed},
+    tools, workspace,
+};
+
+const MUSL: &str = "x86_64-unknown-linux-musl";
+const GNU: &str = "x86_64-unknown-linux-gnu";
+/// Package and program.
+const PROGRAMS: &[(&str, &str)] = &[
+    ("varmor-agent", "varmor-agent"),
+    ("varmor-agent", "varmor"),
+    ("varmor-controller", "varmor-controller"),
+    ("xtask", "varmor-guest"),
+];
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Only the eBPF object
+    #[arg(long)]
+    bpf_only: bool,
+    /// Without optimisation (quicker to build)
+    #[arg(long)]
+    debug: bool,
+}
+
+pub(crate) fn command(args: &Args) -> Result<ExitCode> {
+    println!("eBPF toolchain: {}", bpf::Toolchain::describe());
+    if args.bpf_only {
+        timed("build the eBPF objects", bpf::build)?;
+    } else {
+        let built = build(Profile::from_debug(args.debug))?;
+        println!("target: {}", built.target);
+        for (_, program) in PROGRAMS {
+            println!("{}", built.program(program).display());
+        }
+    }
+    println!("{}", bpf::objects().display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How much the compiler works on the programs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Profile {
+    Release,
+    Debug,
+}
+
+impl Profile {
+    fn from_debug(debug: bool) -> Self {
+        if debug { Self::Debug } else { Self::Release }
+    }
+
+    fn folder(self) -> &'static str {
+        match self {
+            Self::Release => "release",
+            Self::Debug => "debug",
+        }
+    }
+}
+
+/// Where the finished programs are.
+pub(crate) struct Built {
+    target: &'static str,
+    folder: PathBuf,
+}
+
+impl Built {
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+}
+
+/// Builds everything that runs in guests and on nodes.
+pub(crate) fn build(profile: Profile) -> Result<Built> {
+    tools::need(tools::PROGRAMS)?;
+    let mut progress = Progress::new("build", 2);
+    progress.step("eBPF objects", bpf::build)?;
+    let target = static_target()?;
+    progress.step(&format!("programs for {target}, static"), || {
+        let names = PROGRAMS
+            .iter()
+            .flat_map(|(package, program)| ["--package", package, "--bin", program]);
+        let run = cargo("build-programs")
+            .args(["build", "--target", target])
+            .args(names);
+        let run = if profile == Profile::Release {
+            run.arg("--release")
+        } else {
+            run
+        };
+        // The flag reaches the programs only, not build scripts and derive macros, because --target is given.
+        run.env("RUSTFLAGS", "-C target-feature=+crt-static").run()
+    })?;
+    progress.finish();
+    Ok(Built {
+        target,
+        folder: workspace::cargo_target().join(target).join(profile.folder()),
+    })
+}
+
+/// A cargo command in the workspace that knows where the eBPF objects are.
+pub(crate) fn cargo(log: &str) -> Run {
+    Run::new(log, "cargo").env("VARMOR_BPF_DIR", bpf::objects())
+}
+
+/// musl if rustup has its standard library, otherwise the static glibc that Debian's libc6-dev brings.
+fn static_target() -> Result<&'static str> {
+    let sysroot = process::output("rustc", ["--print", "sysroot"]).context("find the standard libraries")?;
+    let musl = PathBuf::from(sysroot.trim())
+        .join("lib/rustlib")
+        .join(MUSL)
+        .join("lib");
+    Ok(if musl.is_dir() && tools::runs("musl-gcc", &["--version"]) {
+        MUSL
+    } else {
+        GNU
+    })
+}

@@ -1,0 +1,162 @@
+//! `demo`: a container is attacked, once without and once with a policy, on a real kernel.
+
+use std::{
+    fs::{self, File},
+    io::{Read, Write},
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use crate::{
+    build::{self, Profile},
+    image,
+    kernel::Series,
+    progress::{self, Progress},
+    tools,
+    vm::{Guest, Outcome, Share},
+    workspace,
+};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The kernel of the guest
+    #[arg(long, default_value = "6.1")]
+    kernel: Series,
+}
+
+pub(crate) fn command(args: &Args) -> Result<ExitCode> {
+    let result = run(args.kernel)?;
+    println!(
+        "report: {}",
+        workspace::target().join("demo/report.json").display()
+    );
+    Ok(if result.good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// What the demo found.
+pub(crate) struct Demo {
+    /// Every attack was allowed without and denied with the policy; every benign operation worked in both.
+    pub(crate) good: bool,
+    /// The operations: name, and whether it went as it should.
+    pub(crate) attempts: Vec<(String, bool)>,
+}
+
+/// Builds, boots, attacks, and writes `target/demo/report.json`.
+pub(crate) fn run(series: Series) -> Result<Demo> {
+    let folder = workspace::target().join("demo");
+    workspace::make_dir(&folder)?;
+    let mut progress = Progress::new("demo", 4);
+    progress.step("set-up", || {
+        tools::need(tools::GUEST).and_then(|()| tools::need(tools::CONTAINER_GUEST))
+    })?;
+    let built = progress.step("build", || build::build(Profile::Release))?;
+    let guest_program = built.program("varmor-guest");
+    let archive = folder.join("image.tar");
+    progress.step("container image", || image::write(&archive, &guest_program))?;
+    let results = folder.join("results.tar");
+    let mut guest = Guest::new(
+        series,
+        [
+            "/usr/local/bin/varmor-guest",
+            "demo",
+            "--image",
+            "/demo/image.tar",
+            "--agent",
+            "/usr/local/bin/varmor-agent",
+            "--policies",
+            "/etc/varmor/policies",
+            "--report",
+            "/vm/out/report.json",
+        ],
+    );
+    guest.rootfs = true;
+    guest.memory = 2048;
+    guest.timeout = Duration::from_secs(300);
+    guest.results = Some(results.clone());
+    guest.shares = vec![
+        Share::new(&guest_program, "/usr/local/bin/varmor-guest"),
+        Share::new(built.program("varmor-agent"), "/usr/local/bin/varmor-agent"),
+        Share::new(built.program("varmor"), "/usr/local/bin/varmor"),
+        Share::new(&archive, "/demo/image.tar"),
+        Share::new(
+            workspace::root().join("xtask/demo/policy.yaml"),
+            "/etc/varmor/policies/demo.yaml",
+        ),
+    ];
+    let outcome = progress.step(&format!("guest with kernel {series}"), || {
+        let start = Instant::now();
+        let outcome = guest.run(&mut |bytes| {
+            let mut out = std::io::stdout().lock();
+            // A reader that has gone away does not stop the demo.
+            let _ = out.write_all(bytes).and_then(|()| out.flush());
+        })?;
+        eprintln!(
+            "[guest {}: booted in {} with {}, {} in all]",
+            outcome.release,
+            progress::seconds(outcome.boot),
+            outcome.accel,
+            progress::seconds(start.elapsed())
+        );
+        Ok(outcome)
+    })?;
+    progress.finish();
+    let mut report = read_report(&results)?;
+    report["boot_s"] = json!(outcome.boot.as_millis() as f64 / 1000.0);
+    let text = serde_json::to_string_pretty(&report).context("print the report")?;
+    workspace::write_file(&folder.join("report.json"), text + "\n")?;
+    judge(&report, &outcome)
+}
+
+/// The exit code says what the report says, so it is worked out from the report.
+fn judge(report: &Value, outcome: &Outcome) -> Result<Demo> {
+    let attempts = report["attempts"]
+        .as_array()
+        .context("the report has no attempts")?;
+    let judged = attempts.iter().map(|attempt| {
+        let wanted = if attempt["kind"] == "attack" {
+            "denied"
+        } else {
+            "allowed"
+        };
+        let good = attempt["unprotected"] == "allowed" && attempt["protected"] == wanted;
+        (attempt["name"].as_str().unwrap_or_default().to_owned(), good)
+    });
+    let attempts: Vec<(String, bool)> = judged.collect();
+    let good = outcome.code == 0 && !attempts.is_empty() && attempts.iter().all(|(_, good)| *good);
+    Ok(Demo { good, attempts })
+}
+
+/// The guest leaves the report and the agent's log.
+fn read_report(results: &std::path::Path) -> Result<Value> {
+    let file = File::open(results).with_context(|| format!("open {}", results.display()))?;
+    let mut report = None;
+    let mut archive = tar::Archive::new(file);
+    for entry in archive.entries().context("read what the guest left")? {
+        let Ok(mut entry) = entry else { break };
+        let name = entry.path().context("read what the guest left")?.into_owned();
+        let mut content = Vec::new();
+        entry
+            .read_to_end(&mut content)
+            .context("read what the guest left")?;
+        match name.file_name().and_then(|name| name.to_str()) {
+            Some("report.json") => {
+                report = Some(serde_json::from_slice(&content).context("read the guest's report")?)
+            }
+            Some("agent.log") => {
+                fs::write(workspace::log_file("demo-agent"), content).context("keep the agent's log")?
+            }
+            _ => {}
+        }
+    }
+    let Some(report) = report else {
+        bail!("the guest left no report; its output is above");
+    };
+    Ok(report)
+}

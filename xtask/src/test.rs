@@ -1,0 +1,312 @@
+//! `test`: all suites, each part with its counts, one closing line.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    ops::AddAssign,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use serde::Deserialize;
+
+use crate::{
+    bpf,
+    build::{self, Profile},
+    demo,
+    kernel::Series,
+    progress, tools,
+    vm::{Guest, Share},
+    workspace,
+};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Only these suites [default: all]
+    #[arg(long)]
+    suite: Vec<Suite>,
+    /// Only these kernels for the guest suite [default: all]
+    #[arg(long)]
+    kernel: Vec<Series>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+enum Suite {
+    /// Tests of every package on this machine, without those of the matcher
+    Unit,
+    /// Properties of the matcher: kernel code, compiled automaton and naive reference agree
+    Matcher,
+    /// The programs in guests with each kernel of the matrix
+    Guest,
+    /// The demo: real containers, with and without a policy
+    Demo,
+}
+
+/// How many cases ended how.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+struct Counts {
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+}
+
+pub(crate) fn command(args: &Args) -> Result<ExitCode> {
+    let chosen: BTreeSet<Suite> = if args.suite.is_empty() {
+        Suite::value_variants().iter().copied().collect()
+    } else {
+        args.suite.iter().copied().collect()
+    };
+    let kernels = if args.kernel.is_empty() {
+        Series::ALL.to_vec()
+    } else {
+        args.kernel.clone()
+    };
+    let mut total = Counts::default();
+    for (number, suite) in chosen.iter().enumerate() {
+        let name = suite
+            .to_possible_value()
+            .map(|value| value.get_name().to_owned())
+            .unwrap_or_default();
+        let start = Instant::now();
+        eprintln!("[test {}/{}: {name}]", number + 1, chosen.len());
+        let counts = match suite {
+            Suite::Unit => unit(),
+            Suite::Matcher => matcher(),
+            Suite::Guest => guests(&kernels),
+            Suite::Demo => demo_suite(),
+        };
+        // A suite that cannot run is a failure, and the others still run.
+        let counts = counts.unwrap_or_else(|error| {
+            println!("FAILED: {name}: {error:#}");
+            Counts {
+                failed: 1,
+                ..Counts::default()
+            }
+        });
+        let Counts {
+            passed,
+            failed,
+            skipped,
+        } = counts;
+        println!(
+            "{name}: {passed} passed, {failed} failed, {skipped} skipped in {}",
+            progress::seconds(start.elapsed())
+        );
+        total += counts;
+    }
+    println!(
+        "{} passed, {} failed, {} skipped",
+        total.passed, total.failed, total.skipped
+    );
+    Ok(if total.failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn unit() -> Result<Counts> {
+    tools::need(tools::PROGRAMS)?;
+    progress::timed("eBPF objects", bpf::build)?;
+    let mut counts = cargo_test(
+        "test-workspace",
+        &["--workspace", "--exclude", "varmor-common"],
+        &[],
+    )?;
+    counts += cargo_test(
+        "test-common",
+        &["--package", "varmor-common"],
+        &["--skip", "matcher", "--skip", "differential"],
+    )?;
+    Ok(counts)
+}
+
+/// Optimised: a hundred thousand generated cases.
+fn matcher() -> Result<Counts> {
+    tools::need(tools::PROGRAMS)?;
+    cargo_test(
+        "test-matcher",
+        &["--package", "varmor-common", "--release"],
+        &["matcher", "differential"],
+    )
+}
+
+fn cargo_test(log: &str, selection: &[&str], names: &[&str]) -> Result<Counts> {
+    progress::timed(&format!("cargo test {}", selection.join(" ")), || {
+        let run = build::cargo(log)
+            .args(["test", "--no-fail-fast"])
+            .args(selection)
+            .arg("--")
+            .args(names);
+        let file = run.log();
+        let good = run.status()?;
+        let text = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
+        let mut counts = cargo_counts(&text);
+        if !good && counts.failed == 0 {
+            println!(
+                "FAILED: the tests did not compile or a test program died; see {}",
+                file.display()
+            );
+            counts.failed += 1;
+        }
+        Ok(counts)
+    })
+}
+
+/// Sums the `test result:` lines.
+fn cargo_counts(text: &str) -> Counts {
+    let mut total = Counts::default();
+    for line in text.lines().filter(|line| line.starts_with("test result:")) {
+        let count = |word: &str| {
+            let part = line
+                .split([';', '.'])
+                .map(str::trim)
+                .find_map(|part| part.strip_suffix(word));
+            part.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
+        };
+        total += Counts {
+            passed: count("passed"),
+            failed: count("failed"),
+            skipped: count("ignored"),
+        };
+    }
+    total
+}
+
+/// A line that `varmor-guest suite` prints.
+#[derive(Deserialize)]
+struct Case {
+    suite: String,
+    case: String,
+    outcome: String,
+    #[serde(default)]
+    detail: String,
+}
+
+fn guests(kernels: &[Series]) -> Result<Counts> {
+    tools::need(tools::GUEST)?;
+    let built = build::build(Profile::Release)?;
+    let mut total = Counts::default();
+    for series in kernels {
+        let mut guest = Guest::new(*series, ["/bin/varmor-guest", "suite"]);
+        guest.timeout = Duration::from_secs(600);
+        guest.shares = ["varmor-guest", "varmor-agent", "varmor"]
+            .map(|name| Share::new(built.program(name), format!("/bin/{name}")))
+            .to_vec();
+        guest.shares.push(Share::new(bpf::objects(), "/bpf"));
+        let counts =
+            progress::timed(&format!("guest {series}"), || guest_suite(&guest)).unwrap_or_else(|error| {
+                println!("FAILED: {error:#}");
+                Counts {
+                    failed: 1,
+                    ..Counts::default()
+                }
+            });
+        total += counts;
+    }
+    Ok(total)
+}
+
+fn guest_suite(guest: &Guest) -> Result<Counts> {
+    let mut output = Vec::new();
+    let outcome = guest.run(&mut |bytes| output.extend_from_slice(bytes))?;
+    let text = String::from_utf8_lossy(&output);
+    fs::write(workspace::log_file(&format!("guest-{}", guest.kernel)), &*text)
+        .context("keep the guest's output")?;
+    let counts = guest_counts(&text, guest.kernel.name());
+    if counts == Counts::default() || (outcome.code != 0 && counts.failed == 0) {
+        bail!(
+            "the suites ended with exit code {}; they printed:\n{text}",
+            outcome.code
+        );
+    }
+    Ok(counts)
+}
+
+fn guest_counts(text: &str, place: &str) -> Counts {
+    let mut counts = Counts::default();
+    for line in text.lines() {
+        let Ok(Case {
+            suite,
+            case,
+            outcome,
+            detail,
+        }) = serde_json::from_str(line)
+        else {
+            continue;
+        };
+        match outcome.as_str() {
+            "passed" => counts.passed += 1,
+            "skipped" => {
+                counts.skipped += 1;
+                println!("skipped: {place} {suite}::{case}: {detail}");
+            }
+            _ => {
+                counts.failed += 1;
+                println!("FAILED: {place} {suite}::{case}: {detail}");
+            }
+        }
+    }
+    counts
+}
+
+fn demo_suite() -> Result<Counts> {
+    let result = demo::run(Series::V6_1)?;
+    let mut counts = Counts::default();
+    for (name, good) in &result.attempts {
+        if *good {
+            counts.passed += 1;
+        } else {
+            counts.failed += 1;
+            println!("FAILED: demo::{name}");
+        }
+    }
+    if !result.good && counts.failed == 0 {
+        bail!("the demo failed although each operation went as it should");
+    }
+    Ok(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Counts, cargo_counts, guest_counts};
+
+    #[test]
+    fn result_lines_of_cargo_are_summed() {
+        let text = "test a ... ok\ntest result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out; finished in 0.01s\n\
+                    test result: FAILED. 2 passed; 5 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.50s\n";
+        assert_eq!(
+            cargo_counts(text),
+            Counts {
+                passed: 14,
+                failed: 5,
+                skipped: 1
+            }
+        );
+    }
+
+    #[test]
+    fn lines_of_guests_are_counted_and_other_output_is_not() {
+        let text = "noise\n{\"suite\":\"s\",\"case\":\"a\",\"outcome\":\"passed\",\"ms\":1}\n\
+                    {\"suite\":\"s\",\"case\":\"b\",\"outcome\":\"failed\",\"detail\":\"x\",\"ms\":1}\n\
+                    {\"suite\":\"s\",\"case\":\"c\",\"outcome\":\"skipped\",\"detail\":\"y\",\"ms\":1}\n{\"other\":1}\n";
+        assert_eq!(
+            guest_counts(text, "6.1"),
+            Counts {
+                passed: 1,
+                failed: 1,
+                skipped: 1
+            }
+        );
+    }
+}
