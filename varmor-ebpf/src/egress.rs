@@ -41,9 +41,8 @@ pub extern "C" fn socket(artefact: u32, domain: u32, kind: u32, protocol: u32) -
             b: if i & 1 != 0 { kind } else { ANY },
             c: if i & 2 != 0 { protocol } else { ANY },
         };
-        // SAFETY: entries of a loaded artefact never change, so the reference stays whole.
-        if let Some(point) = unsafe { points.get(&key) } {
-            collected = add(collected, *point);
+        if let Some(point) = maps::point(points, &key) {
+            collected = add(collected, point);
         }
         i += 1;
     }
@@ -75,7 +74,7 @@ pub fn destination(artefact: u32, hi: u64, lo: u64, port: u32) -> u64 {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn exact_destination(artefact: u32, hi: u64, lo: u64, port: u32) -> u64 {
-    let Some(profile) = maps::DESCRIPTORS.get_value(artefact, &0) else { return 0 };
+    let Some(profile) = maps::descriptor(artefact) else { return 0 };
     let Some(points) = maps::POINTS.get(artefact) else { return 0 };
     let v4 = hi == 0 && lo >> 32 == V4_MAPPED >> 32;
     let mut collected = 0;
@@ -104,9 +103,8 @@ pub extern "C" fn exact_destination(artefact: u32, hi: u64, lo: u64, port: u32) 
                 b: mask_port(port as u16, ports),
                 c: ports,
             };
-            // SAFETY: entries of a loaded artefact never change, so the reference stays whole.
-            if let Some(point) = unsafe { points.get(&key) } {
-                collected = add(collected, *point);
+            if let Some(point) = maps::point(points, &key) {
+                collected = add(collected, point);
             }
             j += 1;
         }

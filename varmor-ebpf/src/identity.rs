@@ -58,7 +58,7 @@ pub fn subject(label: Label) -> Who {
     if artefact == 0 {
         return Who::Free;
     }
-    match maps::DESCRIPTORS.get_value(artefact, &0) {
+    match maps::descriptor(artefact) {
         Some(profile) => Who::Subject(Subject { label, artefact, profile }),
         None => Who::Lost(FAULT_TABLE),
     }

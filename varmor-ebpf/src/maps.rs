@@ -29,19 +29,58 @@ pub static BINDINGS: Array<Binding, { MAX_BINDINGS as usize }> = Array::new();
 #[btf_map]
 pub static SLOTS: Array<u32, { MAX_SLOTS as usize }> = Array::new();
 
+// The values of inner maps are declared as words, not as the structures that they hold: for a structure the type
+// information of 6.1 notes that it has no timer, for words and for maps without type information it notes nothing,
+// and only maps with equal notes may stand in for each other (`bpf_map_meta_equal`).
 #[btf_map]
-pub static DESCRIPTORS: ArrayOfMaps<Array<Descriptor, 1, INNER_MAP>, ARTEFACTS> = ArrayOfMaps::new();
+static DESCRIPTORS: ArrayOfMaps<Array<[u64; size_of::<Descriptor>() / 8], 1, INNER_MAP>, ARTEFACTS> = ArrayOfMaps::new();
 #[btf_map]
-pub static STATES: ArrayOfMaps<Array<State, 1, INNER_MAP>, ARTEFACTS> = ArrayOfMaps::new();
+static STATES: ArrayOfMaps<Array<[u64; size_of::<State>() / 8], 1, INNER_MAP>, ARTEFACTS> = ArrayOfMaps::new();
 #[btf_map]
 pub static TRANSITIONS: ArrayOfMaps<TransitionTable, ARTEFACTS> = ArrayOfMaps::new();
+#[btf_map]
+pub static COMPONENT_GLOBS: ArrayOfMaps<GlobTable, ARTEFACTS> = ArrayOfMaps::new();
+#[btf_map]
+pub static MOUNT_SOURCES: ArrayOfMaps<GlobTable, ARTEFACTS> = ArrayOfMaps::new();
+#[btf_map]
+pub static POINTS: ArrayOfMaps<PointTable, ARTEFACTS> = ArrayOfMaps::new();
+
 pub type TransitionTable = HashMap<Transition, u32, 1, NO_PREALLOC>;
-#[btf_map]
-pub static COMPONENT_GLOBS: ArrayOfMaps<Array<GlobRow, 1, INNER_MAP>, ARTEFACTS> = ArrayOfMaps::new();
-#[btf_map]
-pub static MOUNT_SOURCES: ArrayOfMaps<Array<GlobRow, 1, INNER_MAP>, ARTEFACTS> = ArrayOfMaps::new();
-#[btf_map]
-pub static POINTS: ArrayOfMaps<HashMap<PointKey, Point, 1, NO_PREALLOC>, ARTEFACTS> = ArrayOfMaps::new();
+pub type GlobTable = Array<[u64; size_of::<GlobRow>() / 8], 1, INNER_MAP>;
+/// Value: the verdict in the low half, the site in the high half.
+pub type PointTable = HashMap<PointKey, u64, 1, NO_PREALLOC>;
+
+/// The descriptor of an artefact.
+#[inline(always)]
+pub fn descriptor(artefact: u32) -> Option<&'static Descriptor> {
+    let mut key = 0u32;
+    // SAFETY: the volatile write keeps the key on the stack. As a constant it would go to `.rodata` and share its
+    // place with a fact of equal value, which the loader overwrites.
+    unsafe { (&raw mut key).write_volatile(0) };
+    // SAFETY: user space fills the map with this type (`Tables::fill` of the agent).
+    DESCRIPTORS.get_value(artefact, &key).map(|words| unsafe { &*(&raw const *words).cast::<Descriptor>() })
+}
+
+/// A state of an artefact.
+#[inline(always)]
+pub fn state(artefact: u32, number: u32) -> Option<&'static State> {
+    // SAFETY: as in `descriptor`.
+    STATES.get_value(artefact, &number).map(|words| unsafe { &*(&raw const *words).cast::<State>() })
+}
+
+/// A row of a byte automaton.
+#[inline(always)]
+pub fn glob_row(table: &'static GlobTable, number: u32) -> Option<&'static GlobRow> {
+    // SAFETY: as in `descriptor`.
+    table.get(number).map(|words| unsafe { &*(&raw const *words).cast::<GlobRow>() })
+}
+
+/// A point of an artefact.
+#[inline(always)]
+pub fn point(table: &'static PointTable, key: &PointKey) -> Option<Point> {
+    // SAFETY: entries of a loaded artefact never change, so the reference stays whole.
+    unsafe { table.get(key) }.map(|value| Point { verdict: *value as u32, site: (*value >> 32) as u32 })
+}
 
 /// Credentials that descend from labelled tasks: address -> 1.
 #[btf_map]

@@ -65,10 +65,10 @@ pub extern "C" fn source_classes(artefact: u32, address: u64) -> u64 {
             return MOUNT_FAULT | u64::from(FAULT_READ);
         };
         if byte == 0 {
-            return rows.get(current).map_or(MOUNT_FAULT | u64::from(FAULT_TABLE), |row| row.accept);
+            return maps::glob_row(rows, current).map_or(MOUNT_FAULT | u64::from(FAULT_TABLE), |row| row.accept);
         }
         if current != GLOB_DEAD {
-            let Some(row) = rows.get(current) else { return MOUNT_FAULT | u64::from(FAULT_TABLE) };
+            let Some(row) = maps::glob_row(rows, current) else { return MOUNT_FAULT | u64::from(FAULT_TABLE) };
             current = glob_step(row, byte);
         }
         length += 1;
@@ -81,7 +81,7 @@ pub extern "C" fn source_classes(artefact: u32, address: u64) -> u64 {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn mount_verdict(artefact: u32, flags: u32, fstype: u64, source: u64) -> u64 {
-    let Some(profile) = maps::DESCRIPTORS.get_value(artefact, &0) else { return u64::from(VERDICT_DENY) };
+    let Some(profile) = maps::descriptor(artefact) else { return u64::from(VERDICT_DENY) };
     let mut verdict = 0u32;
     let mut site = 0u32;
     let mut i = 0;

@@ -5,9 +5,12 @@
 
 use aya_ebpf::Global;
 
+/// No constant of the programs has this value, so that the compiler merges none of them with a fact.
+const UNSET: u64 = 0x7661_726d_6f72_3f3f;
+
 macro_rules! facts {
     ($($(#[$meta:meta])* $name:ident: $type:ty),* $(,)?) => {
-        $($(#[$meta])* #[unsafe(no_mangle)] pub static $name: Global<$type> = Global::new(0);)*
+        $($(#[$meta])* #[unsafe(no_mangle)] pub static $name: Global<$type> = Global::new(UNSET as $type);)*
     };
 }
 

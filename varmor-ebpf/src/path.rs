@@ -9,7 +9,7 @@ use aya_ebpf::helpers::generated::bpf_probe_read_kernel;
 use varmor_common::{
     abi::{
         Descriptor, FAULT_DEPTH, FAULT_DETACHED, FAULT_DISCONNECTED, FAULT_READ, FAULT_TABLE, GLOB_DEAD, GLOB_START,
-        MAX_DEPTH, PROFILE_FILESYSTEMS, STATE_EMITS, STATE_GLOBS, State, Transition,
+        MAX_DEPTH, PROFILE_FILESYSTEMS, STATE_EMITS, STATE_GLOBS, Transition,
     },
     matcher::{NameHash, Tables, class_symbol, filesystem_step, filesystem_symbol, glob_step, merge, next},
 };
@@ -17,7 +17,7 @@ use varmor_common::{
 use crate::{
     identity::Subject,
     kernel::{self, Typed, mask, pointer, probe, scalar, u32_at, u64_at},
-    maps,
+    maps::{self, state},
     offsets::{
         ANONYMOUS_BY, DENTRY_INLINE_NAME, DENTRY_NAME, DENTRY_NAME_LEN, DENTRY_PARENT, DENTRY_SB, HASH_KEY,
         MNTNS_SEQ, MOUNT_NAMESPACE, MOUNT_PARENT, MOUNT_VFSMOUNT, SB_MAGIC, VFSMOUNT_ROOT,
@@ -59,11 +59,6 @@ pub fn may_have(profile: &Descriptor, symbol: u64) -> bool {
     // SAFETY: `word` is below `BLOOM_WORDS`.
     let word = unsafe { *profile.bloom.as_ptr().add(word) };
     (word >> (symbol & 63)) & 1 != 0
-}
-
-#[inline(always)]
-fn state(artefact: u32, number: u32) -> Option<&'static State> {
-    maps::STATES.get_value(artefact, &number)
 }
 
 /// Walks from `dentry` on `mount` to the root with the file automaton.
@@ -124,7 +119,7 @@ pub fn walk(subject: &Subject, mount: Typed, mount_address: u64, dentry: Typed, 
         depth += 1;
     }
     if !at_root {
-        return fault(false, if depth == MAX_DEPTH { FAULT_DEPTH } else { FAULT_DISCONNECTED });
+        return if depth == MAX_DEPTH { fault(false, FAULT_DEPTH) } else { disconnected(mount_address, 0) };
     }
     if profile.flags & PROFILE_FILESYSTEMS != 0 {
         // SAFETY: as above.
@@ -250,14 +245,14 @@ pub extern "C" fn glob_class(artefact: u32, name: u64, length: u32) -> u64 {
             if offset + i >= length {
                 break;
             }
-            let Some(row) = rows.get(current) else { return 0 };
+            let Some(row) = maps::glob_row(rows, current) else { return 0 };
             current = glob_step(row, word as u8);
             word >>= 8;
             i += 1;
         }
         offset += 8;
     }
-    rows.get(current).map_or(0, |row| row.accept)
+    maps::glob_row(rows, current).map_or(0, |row| row.accept)
 }
 
 /// Takes the step into a filesystem from a mount's root dentry: when the mount shows only a part of the
@@ -339,7 +334,7 @@ pub extern "C" fn climb(dentry: u64, mount: u64, number: u32, artefact_request: 
         }
         let Some(fields) = Name::read(dentry) else { return fault(classes, FAULT_READ) };
         if fields.parent == dentry {
-            return fault(classes, FAULT_DISCONNECTED);
+            return disconnected(mount, artefact_request & COLLECT_CLASSES);
         }
         let next = step(artefact, number, hash_long(fields.name, fields.length), fields.name, fields.length);
         if next != number {
@@ -361,6 +356,17 @@ pub extern "C" fn climb(dentry: u64, mount: u64, number: u32, artefact_request: 
     }
     let Some(record) = state(artefact, number) else { return fault(classes, FAULT_TABLE) };
     collect(classes, collected, record.root, record.root_site, request)
+}
+
+/// The end of a walk at a dentry that no root is above: the kernel makes pipes, sockets and memory files so, on mounts
+/// of its own; anywhere else it cannot be judged.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn disconnected(mount: u64, classes: u64) -> u64 {
+    match end_of_walk(mount) {
+        End::Internal => 0,
+        _ => fault(classes != 0, FAULT_DISCONNECTED),
+    }
 }
 
 /// What the topmost mount of a walk belongs to.
@@ -429,7 +435,7 @@ pub fn path_addresses(path: Typed) -> Option<(u64, u64)> {
 pub extern "C" fn climb_as(dentry: u64, mount: u64, name: u64, length: u64, artefact_request: u64) -> u64 {
     let artefact = artefact_request as u32;
     let request = (artefact_request >> 32) as u32 & 0xff;
-    let Some(profile) = maps::DESCRIPTORS.get_value(artefact, &0) else { return fault(false, FAULT_TABLE) };
+    let Some(profile) = maps::descriptor(artefact) else { return fault(false, FAULT_TABLE) };
     let Some(leaf) = Name::read(dentry) else { return fault(false, FAULT_READ) };
     if leaf.parent == dentry {
         return 0;

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use crate::workspace;
+use crate::{progress, workspace};
 
 /// How many lines of a log are shown when its command failed.
 const TAIL: usize = 40;
@@ -93,7 +93,10 @@ impl Run {
             .stderr(log.try_clone().context("share the log file")?)
             .stdout(log);
         let line = describe(&self.command);
-        let status = self.command.status().with_context(|| format!("run {line}"))?;
+        progress::follow(Some(&self.log));
+        let status = self.command.status();
+        progress::follow(None);
+        let status = status.with_context(|| format!("run {line}"))?;
         if !status.success() {
             eprintln!("failed ({status}): {line}\n--- the end of {}", self.log.display());
             eprintln!("{}\n---", tail(&self.log, TAIL));

@@ -115,7 +115,10 @@ fn text(reports: &[Report], errors: usize) -> String {
     for report in reports {
         lines.extend(report.diagnostics.iter().map(policy::render));
         if !report.diagnostics.iter().any(Diagnostic::is_error) {
-            lines.push(format!("{}: ok, {} policies, {} rules", report.file, report.policies, report.rules));
+            lines.push(format!(
+                "{}: ok, {} policies, {} rules",
+                report.file, report.policies, report.rules
+            ));
         }
     }
     if errors > 0 {

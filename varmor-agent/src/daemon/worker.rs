@@ -1,7 +1,7 @@
 //! The one task that owns the enforcer: takes in changes, reconciles, records events, reports.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use tokio::sync::{mpsc, watch};
@@ -22,6 +22,8 @@ use crate::source::{FileState, PolicyObject};
 
 /// Looking again without a message: sums of repeated events, containers that ended, failures to retry.
 const TICK: Duration = Duration::from_secs(1);
+/// Events wait in the ring for the first list of containers, which says whose they are, but not longer than this.
+const FIRST_EVENTS: Duration = Duration::from_secs(10);
 /// A file that is being written is looked at again after this.
 const UNSETTLED: Duration = Duration::from_millis(80);
 
@@ -39,6 +41,7 @@ pub(super) struct Worker {
     status_report: Report<Status>,
     problems: BTreeSet<&'static str>,
     is_retired: bool,
+    started: Instant,
 }
 
 impl Worker {
@@ -69,6 +72,7 @@ impl Worker {
             status_report: Report::new(&options.state_dir, STATUS),
             problems: BTreeSet::new(),
             is_retired: false,
+            started: Instant::now(),
             options: options.clone(),
         })
     }
@@ -192,6 +196,10 @@ impl Worker {
     }
 
     fn drain(&mut self) {
+        let is_complete = self.policies.is_some() && self.listing.containers.is_some();
+        if !is_complete && self.started.elapsed() < FIRST_EVENTS {
+            return;
+        }
         let mut pending = Vec::new();
         let outcome = self.enforcer.drain(&mut |event| pending.push(*event));
         for event in &pending {

@@ -38,7 +38,7 @@ pub struct Automaton {
 /// Most states that are built; a profile that needs more multiplies.
 pub const STATE_BUDGET: usize = 1 << 19;
 /// Most transitions that are built.
-pub const TRANSITION_BUDGET: usize = 1 << 20;
+pub const TRANSITION_BUDGET: usize = 1 << 22;
 /// Most positions in all cores together: bounds the memory of a build that will be refused.
 const CORE_BUDGET: usize = 1 << 20;
 

@@ -1,5 +1,6 @@
 //! The compiler against the naive reference, through the kernel's own steps.
 
+mod catalogue;
 mod differential;
 mod documented;
 mod mounts;

@@ -15,13 +15,13 @@ pub(super) fn attempts() -> Vec<Attempt> {
     let attack = |name, run| Attempt::attack(name, RULES, run);
     let benign = |name, run| Attempt::benign(name, RULES, run);
     vec![
-        attack("run a program by its path", || run(Command::new("/prog/tool").arg("true"))),
-        attack("run it by a relative path", || run(Command::new("./tool").arg("true").current_dir("/prog"))),
-        attack("run it through a symbolic link", || run(Command::new("/links/tool").arg("true"))),
+        attack("run a program by its path", || run(Command::new("/prog/tool").arg("--version"))),
+        attack("run it by a relative path", || run(Command::new("./tool").arg("--version").current_dir("/prog"))),
+        attack("run it through a symbolic link", || run(Command::new("/links/tool").arg("--version"))),
         attack("run it as the interpreter of a script", || run(&mut Command::new("/links/script"))),
         attack("run it by a descriptor", by_descriptor),
         attack("run a shell that is a link to busybox", || run(Command::new("/links/sh").args(["-c", "true"]))),
-        benign("run another program", || run(Command::new("/prog/other").arg("true"))),
+        benign("run another program", || run(Command::new("/prog/other").arg("--version"))),
         benign("run another name of busybox", || run(&mut Command::new("/links/true"))),
     ]
 }
@@ -31,11 +31,10 @@ fn run(command: &mut Command) -> Result<(), Failure> {
     if status.success() { Ok(()) } else { Err(Failure::Broken(status.to_string())) }
 }
 
-/// Becomes the program; its own output is the outcome's when it runs.
+/// Becomes the program, which prints the outcome when it runs.
 fn by_descriptor() -> Result<(), Failure> {
     let file = File::open("/prog/tool").map_err(|error| Failure::Broken(error.to_string()))?;
-    let words = ["echo", r#"{"outcome":"allowed"}"#].map(|word| CString::new(word).unwrap_or_default());
-    let arguments = [CString::new("busybox").unwrap_or_default(), words[0].clone(), words[1].clone()];
+    let arguments = ["tool", "enforce", "--say"].map(|word| CString::new(word).unwrap_or_default());
     let environment: [CString; 0] = [];
     match fexecve(file, &arguments, &environment) {
         Ok(never) => match never {},

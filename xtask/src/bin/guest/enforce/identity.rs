@@ -72,7 +72,7 @@ pub(super) fn attempts() -> Vec<Attempt> {
 }
 
 fn in_child(path: &str) -> Result<(), Failure> {
-    let output = Command::new("/prog/other").args(["cat", path]).output()?;
+    let output = Command::new("/bin/busybox").args(["cat", path]).output()?;
     let errors = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     if output.status.success() {
         Ok(())
@@ -90,7 +90,7 @@ fn trace(pid: Pid) -> Result<(), Failure> {
 }
 
 fn trace_child() -> Result<(), Failure> {
-    let mut child = Command::new("/prog/other").args(["sleep", "10"]).spawn()?;
+    let mut child = Command::new("/bin/busybox").args(["sleep", "10"]).spawn()?;
     let pid = i32::try_from(child.id()).map_err(|error| Failure::Broken(error.to_string()))?;
     let result = ptrace::seize(Pid::from_raw(pid), ptrace::Options::empty());
     let _ = child.kill();

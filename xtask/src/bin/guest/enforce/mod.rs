@@ -29,6 +29,9 @@ pub(crate) struct Args {
     /// Make the attempts of this policy and print the outcomes, one JSON line each (internal)
     #[arg(long)]
     attempts: Option<String>,
+    /// Print that this program was allowed to run (internal)
+    #[arg(long)]
+    say: bool,
     /// Make one attempt (internal)
     #[arg(long)]
     one: Option<String>,
@@ -44,6 +47,10 @@ struct Line<'a> {
 }
 
 pub(crate) fn command(args: &Args) -> Result<ExitCode> {
+    if args.say {
+        println!("{}", serde_json::to_string(&Outcome::Allowed)?);
+        return Ok(ExitCode::SUCCESS);
+    }
     if let Some(name) = &args.one {
         let attempts = all();
         let attempt = attempts.iter().find(|attempt| attempt.name == name).context("no such attempt")?;

@@ -40,13 +40,17 @@ pub(super) fn prepare() -> Result<()> {
     fs::write(format!("{deep}secret"), "content")?;
     symlink("/prot/secret", "/open/link")?;
     symlink("/prog/tool", "/links/tool")?;
-    for program in ["/prog/tool", "/prog/other", "/links/busybox"] {
-        fs::copy("/bin/busybox", program).with_context(|| format!("copy busybox to {program}"))?;
+    for (source, program) in [
+        ("/proc/self/exe", "/prog/tool"),
+        ("/proc/self/exe", "/prog/other"),
+        ("/bin/busybox", "/links/busybox"),
+    ] {
+        fs::copy(source, program).with_context(|| format!("copy {source} to {program}"))?;
         fs::set_permissions(program, fs::Permissions::from_mode(0o755))?;
     }
     symlink("busybox", "/links/sh")?;
     symlink("busybox", "/links/true")?;
-    fs::write("/links/script", "#!/prog/tool true\n")?;
+    fs::write("/links/script", "#!/prog/tool --version\n")?;
     fs::set_permissions("/links/script", fs::Permissions::from_mode(0o755))?;
     mount(Some("proc"), "/hp", Some("proc"), MsFlags::empty(), NOTHING)?;
     mount(Some("/proc/sys/kernel"), "/bk", NOTHING, MsFlags::MS_BIND, NOTHING)?;
