@@ -63,6 +63,29 @@ pub fn probe<T: Copy>(address: u64) -> Option<T> {
     }
 }
 
+/// As [`probe`], with zero for what cannot be read, and without a branch: the helper clears its buffer on failure.
+#[inline(always)]
+pub fn probe_or_zero(address: u64) -> u16 {
+    let mut value = MaybeUninit::<u16>::uninit();
+    // SAFETY: as in `probe`.
+    unsafe {
+        bpf_probe_read_kernel(value.as_mut_ptr().cast::<c_void>(), size_of::<u16>() as u32, address as *const c_void);
+        value.assume_init()
+    }
+}
+
+/// 1 if `value` (below 2^63) is zero, else 0, computed without a branch: each branch on the way to a walk would
+/// double the verifier's work for the walk.
+#[inline(always)]
+pub fn is_zero(value: u64) -> u32 {
+    let mut value = value;
+    // SAFETY: two BPF instructions on a register.
+    unsafe {
+        core::arch::asm!("{x} += -1", "{x} >>= 63", x = inout(reg) value, options(pure, nomem, nostack));
+    }
+    value as u32
+}
+
 /// Reads the word at `base + offset` as a plain number: the way to turn a pointer field into a scalar.
 #[inline(always)]
 pub fn scalar(base: Typed, offset: u32) -> Option<u64> {

@@ -19,7 +19,7 @@ facts! {
     HASH_KEY: u64,
     /// 1 if `bpf_get_current_ancestor_cgroup_id` may be called from LSM programs.
     HAVE_ANCESTOR_CGROUP: u32,
-    /// 1 if an anonymous mount namespace is told by `mnt_namespace.seq` being zero, 2 by `ns_common.ns_id`.
+    /// 1 if an anonymous mount namespace is told by `mnt_namespace.seq` being zero, 2 by its inode number.
     ANONYMOUS_BY: u32,
     FILE_PATH: u32,
     FILE_MODE: u32,

@@ -20,7 +20,7 @@ use crate::{
     maps::{self, state},
     offsets::{
         ANONYMOUS_BY, DENTRY_INLINE_NAME, DENTRY_NAME, DENTRY_NAME_LEN, DENTRY_PARENT, DENTRY_SB, HASH_KEY,
-        MNTNS_SEQ, MOUNT_NAMESPACE, MOUNT_PARENT, MOUNT_VFSMOUNT, SB_MAGIC, VFSMOUNT_ROOT,
+        MNTNS_INUM, MNTNS_SEQ, MOUNT_NAMESPACE, MOUNT_PARENT, MOUNT_VFSMOUNT, SB_MAGIC, VFSMOUNT_ROOT,
     },
 };
 
@@ -36,6 +36,11 @@ pub const COLLECT_CLASSES: u64 = 1 << 63;
 const INLINE_NAME: u32 = 32;
 /// `ERR_PTR(-EINVAL)`: the namespace of a kernel-internal mount (`MNT_NS_INTERNAL`).
 const MNT_NS_INTERNAL: u64 = -22i64 as u64;
+
+/// An anonymous namespace is told by a sequence number of zero (until 6.17) ...
+const ANONYMOUS_BY_SEQUENCE: u32 = 1;
+/// ... or by its fixed inode number (`enum init_ns_ino` in include/uapi/linux/nsfs.h, 6.18).
+const MNT_NS_ANON_INO: u32 = 0xEFFF_FFF7;
 
 /// The fault of a collected file walk; 0 = none.
 #[inline(always)]
@@ -70,9 +75,7 @@ pub fn walk(subject: &Subject, mount: Typed, mount_address: u64, dentry: Typed, 
     let artefact = subject.artefact;
     let key = HASH_KEY.load();
     let mut number = profile.file_start;
-    let Some(record) = state(artefact, number) else { return fault(false, FAULT_TABLE) };
-    let mut default = record.default;
-    let mut flags = record.flags;
+    let mut facts = describe(artefact, number);
     let mut collected = 0u64;
     let mut dentry = dentry;
     let mut depth = 0;
@@ -97,29 +100,25 @@ pub fn walk(subject: &Subject, mount: Typed, mount_address: u64, dentry: Typed, 
             let Some(name) = scalar(dentry, DENTRY_NAME.load()) else { break };
             hash_long(name, length)
         };
-        let mut following = default;
-        if may_have(profile, symbol) || flags & STATE_GLOBS != 0 {
+        let candidate = may_have(profile, symbol) || facts & u64::from(STATE_GLOBS) != 0;
+        if candidate || (facts >> 32) as u32 != number {
             let mut name = 0;
-            if flags & STATE_GLOBS != 0 {
+            if facts & u64::from(STATE_GLOBS) != 0 {
                 let Some(address) = scalar(dentry, DENTRY_NAME.load()) else { break };
                 name = address;
             }
-            following = step(artefact, number, symbol, name, length);
-        }
-        if following != number {
-            number = following;
-            let Some(record) = state(artefact, number) else { return fault(false, FAULT_TABLE) };
-            default = record.default;
-            flags = record.flags;
-            if flags & STATE_EMITS != 0 {
-                collected = merge(collected, record.now, record.now_site, request);
+            let symbol = if candidate { symbol } else { NO_SYMBOL };
+            number = step(artefact, number, symbol, name, length);
+            facts = describe(artefact, number);
+            if facts & u64::from(STATE_EMITS) != 0 {
+                collected = enter(artefact, number, collected, request);
             }
         }
         dentry = parent;
         depth += 1;
     }
     if !at_root {
-        return if depth == MAX_DEPTH { fault(false, FAULT_DEPTH) } else { disconnected(mount_address, 0) };
+        return if depth == MAX_DEPTH { fault(false, FAULT_DEPTH) } else { disconnected(mount_address) };
     }
     if profile.flags & PROFILE_FILESYSTEMS != 0 {
         // SAFETY: as above.
@@ -214,11 +213,39 @@ impl Tables for Transitions {
     }
 }
 
+/// A symbol that no rule has: the step takes the default.
+const NO_SYMBOL: u64 = 0;
+
+/// The default of a state in the high half, its flags in the low half. A function of its own, like `enter`: the
+/// verifier walks through it once and not in every round of the walk.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn describe(artefact: u32, number: u32) -> u64 {
+    match state(artefact, number) {
+        Some(record) => u64::from(record.flags) | u64::from(record.default) << 32,
+        // State 0 says nothing and stays; the walk's end finds that the table is damaged.
+        None => 0,
+    }
+}
+
+/// Adds what a state says when it is entered.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn enter(artefact: u32, number: u32, collected: u64, request: u32) -> u64 {
+    match state(artefact, number) {
+        Some(record) => merge(collected, record.now, record.now_site, request),
+        None => collected,
+    }
+}
+
 /// The state after one component; `name` (an address) is only read when the state has glob children.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn step(artefact: u32, number: u32, symbol: u64, name: u64, length: u32) -> u32 {
     let Some(record) = state(artefact, number) else { return 0 };
+    if symbol == NO_SYMBOL && record.flags & STATE_GLOBS == 0 {
+        return record.default;
+    }
     let Some(transitions) = maps::TRANSITIONS.get(artefact) else { return record.default };
     next(&Transitions(transitions), number, record, symbol, || {
         let class = glob_class(artefact, name, length);
@@ -334,7 +361,9 @@ pub extern "C" fn climb(dentry: u64, mount: u64, number: u32, artefact_request: 
         }
         let Some(fields) = Name::read(dentry) else { return fault(classes, FAULT_READ) };
         if fields.parent == dentry {
-            return disconnected(mount, artefact_request & COLLECT_CLASSES);
+            // Leaving the loop here would multiply the verifier's states tenfold; the callers never begin at a
+            // dentry of the kernel's own mounts.
+            return fault(classes, FAULT_DISCONNECTED);
         }
         let next = step(artefact, number, hash_long(fields.name, fields.length), fields.name, fields.length);
         if next != number {
@@ -362,10 +391,10 @@ pub extern "C" fn climb(dentry: u64, mount: u64, number: u32, artefact_request: 
 /// of its own; anywhere else it cannot be judged.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub extern "C" fn disconnected(mount: u64, classes: u64) -> u64 {
+pub extern "C" fn disconnected(mount: u64) -> u64 {
     match end_of_walk(mount) {
         End::Internal => 0,
-        _ => fault(classes != 0, FAULT_DISCONNECTED),
+        _ => fault(false, FAULT_DISCONNECTED),
     }
 }
 
@@ -390,13 +419,16 @@ fn end_of_walk(mount: u64) -> End {
     if namespace == 0 {
         return End::Detached;
     }
-    if ANONYMOUS_BY.load() != 0 {
-        let Some(sequence) = probe::<u64>(namespace + u64::from(MNTNS_SEQ.load())) else { return End::Unreadable };
-        if sequence == 0 {
-            return End::Detached;
-        }
+    let anonymous = if ANONYMOUS_BY.load() == ANONYMOUS_BY_SEQUENCE {
+        probe::<u64>(namespace + u64::from(MNTNS_SEQ.load())).map(|sequence| sequence == 0)
+    } else {
+        probe::<u32>(namespace + u64::from(MNTNS_INUM.load())).map(|number| number == MNT_NS_ANON_INO)
+    };
+    match anonymous {
+        Some(false) => End::Visible,
+        Some(true) => End::Detached,
+        None => End::Unreadable,
     }
-    End::Visible
 }
 
 /// Whether a mount is in no mount namespace yet or any more.

@@ -29,7 +29,7 @@ const DEBIAN_SUITES: &[&str] = &[
     "testing",
     "unstable",
 ];
-const LISTS_MAX_AGE: Duration = Duration::from_secs(24 * 3600);
+const LISTS_MAX_AGE: Duration = Duration::from_hours(24);
 
 /// The packages of one suite.
 pub(crate) struct Suite {

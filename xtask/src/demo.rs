@@ -78,7 +78,7 @@ pub(crate) fn run(series: Series) -> Result<Demo> {
     );
     guest.rootfs = true;
     guest.memory = 2048;
-    guest.timeout = Duration::from_secs(300);
+    guest.timeout = Duration::from_mins(5);
     guest.results = Some(results.clone());
     guest.shares = vec![
         Share::new(&guest_program, "/usr/local/bin/varmor-guest"),
@@ -108,7 +108,7 @@ pub(crate) fn run(series: Series) -> Result<Demo> {
     })?;
     progress.finish();
     let mut report = read_report(&results)?;
-    report["boot_s"] = json!(outcome.boot.as_millis() as f64 / 1000.0);
+    report["boot_s"] = json!(outcome.boot.as_secs_f64());
     let text = serde_json::to_string_pretty(&report).context("print the report")?;
     workspace::write_file(&folder.join("report.json"), text + "\n")?;
     judge(&report, &outcome)
@@ -147,10 +147,10 @@ fn read_report(results: &std::path::Path) -> Result<Value> {
             .context("read what the guest left")?;
         match name.file_name().and_then(|name| name.to_str()) {
             Some("report.json") => {
-                report = Some(serde_json::from_slice(&content).context("read the guest's report")?)
+                report = Some(serde_json::from_slice(&content).context("read the guest's report")?);
             }
             Some("agent.log") => {
-                fs::write(workspace::log_file("demo-agent"), content).context("keep the agent's log")?
+                fs::write(workspace::log_file("demo-agent"), content).context("keep the agent's log")?;
             }
             _ => {}
         }

@@ -28,11 +28,6 @@ const FILES: &[(&str, u32, &str)] = &[
     ),
     ("etc/group", 0o644, "root:x:0:\nnogroup:x:65534:\n"),
     ("etc/shadow", 0o640, "root:*demo-shadow*:20000:0:99999:7:::\n"),
-    (
-        "run/secrets/kubernetes.io/serviceaccount/token",
-        0o644,
-        "demo-token\n",
-    ),
     ("usr/bin/runc", 0o755, "not the real runc\n"),
 ];
 const FOLDERS: &[&str] = &[
@@ -52,9 +47,6 @@ const FOLDERS: &[&str] = &[
     "usr/lib",
     "usr/lib64",
     "usr/lib/x86_64-linux-gnu",
-    "run/secrets",
-    "run/secrets/kubernetes.io",
-    "run/secrets/kubernetes.io/serviceaccount",
 ];
 const LINKS: &[(&str, &str)] = &[
     ("bin", "usr/bin"),

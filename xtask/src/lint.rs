@@ -15,6 +15,8 @@ use crate::{
 #[derive(clap::Args)]
 pub(crate) struct Args {}
 
+type Check = fn() -> Result<Outcome>;
+
 /// How one check ended.
 enum Outcome {
     Passed,
@@ -24,7 +26,7 @@ enum Outcome {
 
 pub(crate) fn command(_: &Args) -> Result<ExitCode> {
     tools::need(tools::PROGRAMS)?;
-    let checks: [(&str, fn() -> Result<Outcome>); 6] = [
+    let checks: [(&str, Check); 6] = [
         ("format", format),
         ("house rules", house_rules),
         ("clippy, workspace", clippy_workspace),

@@ -52,7 +52,7 @@ fn main() -> ExitCode {
         Command::Build(args) => build::command(&args),
         Command::Vm(args) => vm::command(&args),
         Command::Demo(args) => demo::command(&args),
-        Command::Test(args) => test::command(&args),
+        Command::Test(args) => Ok(test::command(&args)),
         Command::Lint(args) => lint::command(&args),
         Command::Codegen(args) => codegen::command(&args),
     };

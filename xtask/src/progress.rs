@@ -30,7 +30,12 @@ pub(crate) struct Progress {
 
 impl Progress {
     pub(crate) fn new(title: &'static str, total: usize) -> Self {
-        Self { title, done: 0, total, start: Instant::now() }
+        Self {
+            title,
+            done: 0,
+            total,
+            start: Instant::now(),
+        }
     }
 
     /// Runs one step; its result is passed on, with the step's name added to an error.
@@ -57,7 +62,7 @@ pub(crate) fn timed<T>(label: &str, work: impl FnOnce() -> Result<T>) -> Result<
         scope.spawn(move || {
             let mut pause = Duration::from_secs(5);
             while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-                pause = (pause * 2).min(Duration::from_secs(60));
+                pause = (pause * 2).min(Duration::from_mins(1));
                 if DEPTH.load(Ordering::Relaxed) == depth {
                     eprintln!("[{label}: {}{}]", seconds(start.elapsed()), last_line());
                 }
@@ -88,5 +93,9 @@ fn last_line() -> String {
     let log = LOG.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let line = log.map(|log| process::tail(&log, 1)).unwrap_or_default();
     let line: String = line.trim().chars().filter(|c| !c.is_control()).take(80).collect();
-    if line.is_empty() { line } else { format!(", {line}") }
+    if line.is_empty() {
+        line
+    } else {
+        format!(", {line}")
+    }
 }

@@ -60,7 +60,7 @@ impl AddAssign for Counts {
     }
 }
 
-pub(crate) fn command(args: &Args) -> Result<ExitCode> {
+pub(crate) fn command(args: &Args) -> ExitCode {
     let chosen: BTreeSet<Suite> = if args.suite.is_empty() {
         Suite::value_variants().iter().copied().collect()
     } else {
@@ -108,11 +108,11 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
         "{} passed, {} failed, {} skipped",
         total.passed, total.failed, total.skipped
     );
-    Ok(if total.failed == 0 {
+    if total.failed == 0 {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
-    })
+    }
 }
 
 fn unit() -> Result<Counts> {
@@ -185,7 +185,7 @@ fn cargo_counts(text: &str) -> Counts {
 
 /// A line that `varmor-guest suite` prints.
 #[derive(Deserialize)]
-struct Case {
+struct Line {
     suite: String,
     case: String,
     outcome: String,
@@ -193,15 +193,18 @@ struct Case {
     detail: String,
 }
 
+/// Both halves run whatever the first one says.
+const SUITES: &str = "/varmor-guest suite; first=$?; /varmor-guest enforce; exit $((first | $?))";
+
 fn guests(kernels: &[Series]) -> Result<Counts> {
     tools::need(tools::GUEST)?;
     let built = build::build(Profile::Release)?;
     let mut total = Counts::default();
     for series in kernels {
-        let mut guest = Guest::new(*series, ["/bin/varmor-guest", "suite"]);
-        guest.timeout = Duration::from_secs(600);
+        let mut guest = Guest::new(*series, ["/bin/sh", "-c", SUITES]);
+        guest.timeout = Duration::from_mins(10);
         guest.shares = ["varmor-guest", "varmor-agent", "varmor"]
-            .map(|name| Share::new(built.program(name), format!("/bin/{name}")))
+            .map(|name| Share::new(built.program(name), format!("/{name}")))
             .to_vec();
         guest.shares.push(Share::new(bpf::objects(), "/bpf"));
         let counts =
@@ -223,12 +226,13 @@ fn guest_suite(guest: &Guest) -> Result<Counts> {
     let text = String::from_utf8_lossy(&output);
     fs::write(workspace::log_file(&format!("guest-{}", guest.kernel)), &*text)
         .context("keep the guest's output")?;
-    let counts = guest_counts(&text, guest.kernel.name());
+    let mut counts = guest_counts(&text, guest.kernel.name());
     if counts == Counts::default() || (outcome.code != 0 && counts.failed == 0) {
-        bail!(
-            "the suites ended with exit code {}; they printed:\n{text}",
-            outcome.code
+        println!(
+            "FAILED: guest {}: the suites ended with exit code {}; they printed:\n{text}",
+            guest.kernel, outcome.code
         );
+        counts.failed += 1;
     }
     Ok(counts)
 }
@@ -236,7 +240,7 @@ fn guest_suite(guest: &Guest) -> Result<Counts> {
 fn guest_counts(text: &str, place: &str) -> Counts {
     let mut counts = Counts::default();
     for line in text.lines() {
-        let Ok(Case {
+        let Ok(Line {
             suite,
             case,
             outcome,

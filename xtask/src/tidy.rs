@@ -113,17 +113,16 @@ fn orphans(root: &Path, sources: &[&PathBuf]) -> Result<Vec<String>> {
 
 fn is_crate_root(file: &Path) -> bool {
     let parts: Vec<&str> = file.iter().filter_map(|part| part.to_str()).collect();
-    match parts.as_slice() {
+    matches!(
+        parts.as_slice(),
         [_, "src", "main.rs" | "lib.rs"]
-        | [_, "build.rs"]
-        | [_, "src", "bin", _]
-        | [_, "src", "bin", _, "main.rs"] => true,
-        [_, "tests" | "benches" | "examples", _] | [_, "tests" | "benches" | "examples", _, "main.rs"] => {
-            true
-        }
-        [_, "fuzz_targets", _] | [_, "fuzz", "fuzz_targets", _] => true,
-        _ => false,
-    }
+            | [_, "build.rs"]
+            | [_, "src", "bin", _]
+            | [_, "src", "bin", _, "main.rs"]
+            | [_, "tests" | "benches" | "examples", _]
+            | [_, "tests" | "benches" | "examples", _, "main.rs"]
+            | [_, "fuzz", "fuzz_targets", _]
+    )
 }
 
 fn visit(root: &Path, file: &Path, reached: &mut BTreeSet<PathBuf>) -> Result<()> {

@@ -77,12 +77,9 @@ impl Facts {
                 .ok_or(FactError::Missing { structure, field: names.first().copied().unwrap_or_default() })?;
             offsets.push((*constant, field.offset));
         }
-        // An anonymous mount namespace has a sequence number of zero; from 6.18 on its namespace id is zero.
-        let (by, offset) = match (btf.field("mnt_namespace", "seq"), btf.field("mnt_namespace", "ns.ns_id")) {
-            (Some(field), _) => (1, field.offset),
-            (None, Some(field)) => (2, field.offset),
-            (None, None) => return Err(FactError::Missing { structure: "mnt_namespace", field: "seq" }),
-        };
+        // An anonymous mount namespace has a sequence number of zero; kernels without the number (6.18 and later)
+        // give it a fixed inode number.
+        let (by, offset) = btf.field("mnt_namespace", "seq").map_or((2, 0), |field| (1, field.offset));
         offsets.push(("ANONYMOUS_BY", by));
         offsets.push(("MNTNS_SEQ", offset));
         let facts = Self { offsets };

@@ -9,7 +9,7 @@ use super::subject_or_return;
 use crate::{
     audit::What,
     identity::Subject,
-    kernel::{Typed, pointer, raw_argument, scalar, u16_at, u32_at},
+    kernel::{Typed, is_zero, pointer, probe, probe_or_zero, raw_argument, scalar, u32_at},
     offsets::{
         DENTRY_INODE, FILE_FLAGS, FILE_MODE, FILE_PATH, INODE_MODE, PATH_DENTRY, PATH_MNT,
     },
@@ -25,8 +25,8 @@ const O_TRUNC: u32 = 0o1000;
 const O_APPEND: u32 = 0o2000;
 /// `__FMODE_EXEC` in `f_flags`: the open belongs to an exec, which `bprm_check_security` judges.
 const FMODE_EXEC: u32 = 0x20;
-const S_IFMT: u16 = 0o170_000;
-const S_IFDIR: u16 = 0o040_000;
+const S_IFMT: u64 = 0o170_000;
+const S_IFDIR: u64 = 0o040_000;
 
 #[lsm(hook = "file_open")]
 pub fn file_open(ctx: LsmContext) -> i32 {
@@ -120,13 +120,14 @@ pub fn path_link(ctx: LsmContext) -> i32 {
 pub fn path_rename(ctx: LsmContext) -> i32 {
     const WHAT: What = What::new(EVENT_FILE, operation::RENAME);
     let subject = subject_or_return!(WHAT);
-    let old: Typed = ctx.arg(1);
-    let new: Typed = ctx.arg(3);
-    if named::<0, 1>(&ctx, &subject, WHAT, PERM_ALL | folder_bit(old)) != ALLOW {
+    let (Some(old), Some(new)) = (raw_argument::<1>(&ctx), raw_argument::<3>(&ctx)) else { return DENY };
+    if named::<0, 1>(&ctx, &subject, WHAT, PERM_ALL | folder_bit(mode_of(old))) != ALLOW {
         return DENY;
     }
-    let request = if is_positive(new) { PERM_ALL | folder_bit(new) } else { PERM_WRITE };
-    named::<2, 3>(&ctx, &subject, WHAT, request)
+    // What is replaced loses its content; a name that is new needs no more than a creation does.
+    let mode = mode_of(new);
+    let replaced = (1 - is_zero(mode)) * PERM_ALL;
+    named::<2, 3>(&ctx, &subject, WHAT, PERM_WRITE | replaced | folder_bit(mode))
 }
 
 #[inline(always)]
@@ -186,20 +187,15 @@ fn named<const FOLDER: i32, const DENTRY: i32>(ctx: &LsmContext, subject: &Subje
     file(subject, what, request, collected, || (raw_argument::<DENTRY>(ctx).unwrap_or(0), mount_address))
 }
 
+/// The file mode behind the dentry at an address; 0 for a name without an object.
 #[inline(always)]
-fn is_positive(dentry: Typed) -> bool {
-    // SAFETY: `dentry` is an argument of the hook.
-    !unsafe { pointer(dentry, DENTRY_INODE.load()) }.is_null()
+fn mode_of(dentry: u64) -> u64 {
+    let inode = probe::<u64>(dentry + u64::from(DENTRY_INODE.load())).unwrap_or(0);
+    u64::from(probe_or_zero(inode + u64::from(INODE_MODE.load())))
 }
 
 /// `PERM_STRUCT` for a folder, nothing for any other object.
 #[inline(always)]
-fn folder_bit(dentry: Typed) -> u32 {
-    // SAFETY: `dentry` is an argument of the hook; a negative dentry has no inode.
-    let inode = unsafe { pointer(dentry, DENTRY_INODE.load()) };
-    if inode.is_null() {
-        return 0;
-    }
-    // SAFETY: checked for NULL.
-    if unsafe { u16_at(inode, INODE_MODE.load()) } & S_IFMT == S_IFDIR { PERM_STRUCT } else { 0 }
+fn folder_bit(mode: u64) -> u32 {
+    is_zero((mode & S_IFMT) ^ S_IFDIR) * PERM_STRUCT
 }

@@ -27,7 +27,7 @@ impl Accel {
     pub(crate) fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::Kvm => &["-accel", "kvm", "-cpu", "host"],
-            Self::Tcg => &["-accel", "tcg,thread=multi", "-cpu", "max"],
+            Self::Tcg => &["-accel", "tcg,thread=multi", "-cpu", "max,-cx16"],
             // qemu64 has no RDRAND: nothing that differs from boot to boot.
             Self::Icount => &["-accel", "tcg", "-icount", "shift=0,sleep=off", "-cpu", "qemu64"],
         }

@@ -39,7 +39,7 @@ pub(crate) fn base(kernel: &Kernel, rootfs: bool) -> Result<Vec<u8>> {
     for (name, content) in modules::load_order(kernel, if rootfs { DISK } else { MINIMAL })? {
         let path = format!("/vm/modules/{}.ko", name.replace('/', "-"));
         archive.file(&path, 0o644, &content);
-        load.push_str(&format!("insmod {path}\n"));
+        load.extend(["insmod ", &path, "\n"]);
     }
     archive.file("/vm/load", 0o755, load.as_bytes());
     if rootfs {

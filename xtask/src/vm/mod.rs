@@ -106,7 +106,7 @@ impl Guest {
             icount: false,
             rootfs: false,
             shares: Vec::new(),
-            timeout: Duration::from_secs(600),
+            timeout: Duration::from_mins(10),
             command: command.into_iter().map(Into::into).collect(),
             results: None,
         }

@@ -108,7 +108,9 @@ impl Machine<'_> {
                 );
             }
         }
-        output.iter().for_each(|bytes| sink(&bytes));
+        for bytes in output {
+            sink(&bytes);
+        }
         let said = fs::read_to_string(&control).unwrap_or_default();
         let code = said
             .lines()

@@ -19,7 +19,7 @@ const RECIPE: u32 = 1;
 /// The images that a guest of this kernel gets: root file system, kernel modules.
 pub(crate) fn disks(kernel: &Kernel) -> Result<Vec<PathBuf>> {
     tools::need(tools::CONTAINER_GUEST)?;
-    let root = image(&folder().join("root.img"), "6G", || tree())?;
+    let root = image(&folder().join("root.img"), "6G", tree)?;
     let modules = image(&kernel.folder.join("modules.img"), "512M", || {
         Ok(kernel.modules.clone())
     })?;

@@ -1,6 +1,6 @@
 //! Loading the kernel object: facts in, programs verified, everything pinned.
 
-use aya::programs::Lsm;
+use aya::programs::{Lsm, ProgramError};
 use aya::{Btf as AyaBtf, Ebpf, EbpfLoader};
 
 use super::super::EnforcerError;
@@ -72,7 +72,7 @@ impl Object {
                     tracing::warn!(hook = hook.name, covered_by = other, "this kernel cannot attach a program here");
                     continue;
                 }
-                return Err(EnforcerError::kernel(format!("load program `{}`", hook.name), error));
+                return Err(refused(hook.name, &error));
             }
             program
                 .pin(pins.program(hook.name))
@@ -93,7 +93,7 @@ impl Object {
         let mut ebpf = self.open(key, ancestor)?;
         lsm(&mut ebpf, NAME)?
             .load(NAME, types)
-            .map_err(|error| EnforcerError::kernel(format!("load program `{NAME}`"), error))?;
+            .map_err(|error| refused(NAME, &error))?;
         Ok(ebpf)
     }
 
@@ -107,6 +107,16 @@ impl Object {
         }
         loader.load(self.bytes).map_err(|error| EnforcerError::kernel("load the kernel object", error))
     }
+}
+
+/// The verifier's log of a large program has thousands of lines; what it objects to is at the end.
+fn refused(program: &str, error: &ProgramError) -> EnforcerError {
+    const LINES: usize = 12;
+    let text = error.to_string();
+    let lines: Vec<&str> = text.lines().collect();
+    let end = lines[lines.len().saturating_sub(LINES)..].join("\n");
+    tracing::debug!(program, log = %text, "the verifier's whole log");
+    EnforcerError::kernel(format!("load program `{program}`"), end)
 }
 
 fn lsm<'e>(ebpf: &'e mut Ebpf, name: &str) -> Result<&'e mut Lsm, EnforcerError> {

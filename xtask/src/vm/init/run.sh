@@ -7,7 +7,8 @@ setsid sh /vm/command < /dev/null > /dev/ttyS1 2>&1
 code=$?
 sync
 if [ -d /vm/out ] && stty -F /dev/ttyS3 raw -echo 2> /dev/null; then
-    tar -C /vm/out -cf - . > /dev/ttyS3
+    # tar itself refuses to write to a terminal.
+    tar -C /vm/out -cf - . | cat > /dev/ttyS3
 fi
 # Closing a serial port waits until its bytes are out.
 echo "exit $code" > /dev/ttyS2

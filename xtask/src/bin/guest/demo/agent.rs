@@ -11,38 +11,34 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-const LOG: &str = "/var/log/varmor-agent.log";
-
 pub(crate) struct Agent {
+    log: PathBuf,
     child: std::cell::RefCell<Child>,
 }
 
 impl Agent {
-    pub(crate) fn start(program: &Path, policies: &Path) -> Result<Self> {
-        let log = File::create(LOG).with_context(|| format!("create {LOG}"))?;
+    pub(crate) fn start(program: &Path, policies: &Path, log: PathBuf) -> Result<Self> {
+        let file = File::create(&log).with_context(|| format!("create {}", log.display()))?;
         let child = Command::new(program)
             .arg("--policy-dir")
             .arg(policies)
             .args(["--log-format", "json"])
             .stdin(Stdio::null())
-            .stdout(log.try_clone().context("share the agent's log")?)
-            .stderr(log)
+            .stdout(file.try_clone().context("share the agent's log")?)
+            .stderr(file)
             .spawn()
             .with_context(|| format!("start {}", program.display()))?;
         Ok(Self {
+            log,
             child: std::cell::RefCell::new(child),
         })
-    }
-
-    pub(crate) fn log(&self) -> PathBuf {
-        PathBuf::from(LOG)
     }
 
     /// Waits for the log line that says so.
     pub(crate) fn wait_until_protected(&self, container: &str, limit: Duration) -> Result<()> {
         let start = Instant::now();
         loop {
-            let log = fs::read_to_string(LOG).unwrap_or_default();
+            let log = fs::read_to_string(&self.log).unwrap_or_default();
             if log.lines().any(|line| says_protected(line, container)) {
                 return Ok(());
             }

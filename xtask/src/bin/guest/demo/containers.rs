@@ -15,6 +15,8 @@ use crate::attack::Tried;
 const NAMESPACE: &str = "k8s.io";
 const IMAGE: &str = "docker.io/varmor/demo:1";
 const CGROUP: &str = "/run/demo-cgroup";
+/// What the kubelet would mount: containers have a fresh /run, so it cannot be part of the image.
+const SECRETS: &str = "/run/demo-secrets";
 
 pub(crate) fn import(archive: &Path) -> Result<()> {
     // `--net-host` gives containers these files of the machine.
@@ -35,6 +37,8 @@ pub(crate) fn import(archive: &Path) -> Result<()> {
         )
         .context("mount a cgroup v1 hierarchy")?;
     }
+    fs::create_dir_all(SECRETS).with_context(|| format!("create {SECRETS}"))?;
+    fs::write(format!("{SECRETS}/token"), "demo-token\n").context("write the service account's token")?;
     ctr(&["images", "import", &archive.to_string_lossy()]).map(drop)
 }
 
@@ -42,6 +46,8 @@ pub(crate) fn import(archive: &Path) -> Result<()> {
 pub(crate) fn start(name: &str) -> Result<()> {
     let label = format!("app={name}");
     let cgroup = format!("type=bind,src={CGROUP},dst=/host-cgroup,options=rbind:rw");
+    let secrets =
+        format!("type=bind,src={SECRETS},dst=/run/secrets/kubernetes.io/serviceaccount,options=rbind:ro");
     let scratch = "type=tmpfs,src=tmpfs,dst=/scratch,options=rw";
     ctr(&[
         "run",
@@ -54,6 +60,8 @@ pub(crate) fn start(name: &str) -> Result<()> {
         &label,
         "--mount",
         &cgroup,
+        "--mount",
+        &secrets,
         "--mount",
         scratch,
         IMAGE,

@@ -45,7 +45,7 @@ impl Report {
         let attempts = operations
             .iter()
             .map(|operation| attempt(operation, plain, protected, &violations))
-            .collect::<Result<_>>()?;
+            .collect();
         let lsms = fs::read_to_string("/sys/kernel/security/lsm").context("read the LSMs")?;
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").context("read the kernel's release")?;
         let lsms = lsms.trim().split(',').map(str::to_owned).collect();
@@ -103,17 +103,21 @@ impl Attempt {
     }
 }
 
-fn attempt(
-    operation: &Operation,
-    plain: &[Tried],
-    protected: &[Tried],
-    violations: &[Value],
-) -> Result<Attempt> {
-    let find = |tries: &[Tried], place: &str| {
-        let tried = tries.iter().find(|tried| tried.name == operation.name).cloned();
-        tried.with_context(|| format!("{} was not tried in the {place} container", operation.name))
+fn attempt(operation: &Operation, plain: &[Tried], protected: &[Tried], violations: &[Value]) -> Attempt {
+    let find = |tries: &[Tried]| {
+        let untried = || Tried {
+            name: operation.name.to_owned(),
+            begin: 0,
+            end: 0,
+            outcome: Outcome::Broken("it was not tried".to_owned()),
+        };
+        tries
+            .iter()
+            .find(|tried| tried.name == operation.name)
+            .cloned()
+            .unwrap_or_else(untried)
     };
-    let (without, with) = (find(plain, "plain")?, find(protected, "protected")?);
+    let (without, with) = (find(plain), find(protected));
     let details = [("unprotected", &without), ("protected", &with)]
         .into_iter()
         .filter_map(|(place, tried)| match &tried.outcome {
@@ -121,7 +125,7 @@ fn attempt(
             Outcome::Denied(detail) | Outcome::Broken(detail) => Some(format!("{place}: {detail}")),
         });
     let details: Vec<String> = details.collect();
-    Ok(Attempt {
+    Attempt {
         name: operation.name.to_owned(),
         kind: operation.kind,
         text: operation.text,
@@ -129,7 +133,7 @@ fn attempt(
         protected: with.outcome.to_string(),
         rule: rule(&with, violations),
         detail: (!details.is_empty()).then(|| details.join("; ")),
-    })
+    }
 }
 
 /// The rule of the last denial between the begin and the end of the try: an attack is over when it is denied.
@@ -141,14 +145,11 @@ fn rule(tried: &Tried, violations: &[Value]) -> Option<String> {
         let time = line["eventTime"].as_u64().unwrap_or_default();
         line["containerID"] == PROTECTED && (tried.begin..=tried.end).contains(&time)
     };
-    let rules = violations
+    let mut rules = violations
         .iter()
         .filter(during)
         .filter_map(|line| line["ruleID"].as_str());
-    rules
-        .filter(|rule| !rule.is_empty())
-        .next_back()
-        .map(str::to_owned)
+    rules.rfind(|rule| !rule.is_empty()).map(str::to_owned)
 }
 
 #[cfg(test)]

@@ -21,11 +21,23 @@ pub(super) enum Expect {
 
 impl Attempt {
     pub(super) fn attack(name: &'static str, policy: &'static str, run: fn() -> Result<(), Failure>) -> Self {
-        Self { name, policy, expect: Expect::Denied, run, missing: || None }
+        Self {
+            name,
+            policy,
+            expect: Expect::Denied,
+            run,
+            missing: || None,
+        }
     }
 
     pub(super) fn benign(name: &'static str, policy: &'static str, run: fn() -> Result<(), Failure>) -> Self {
-        Self { name, policy, expect: Expect::Allowed, run, missing: || None }
+        Self {
+            name,
+            policy,
+            expect: Expect::Allowed,
+            run,
+            missing: || None,
+        }
     }
 
     pub(super) fn unless(self, missing: fn() -> Option<String>) -> Self {

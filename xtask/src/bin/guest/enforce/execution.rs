@@ -15,20 +15,42 @@ pub(super) fn attempts() -> Vec<Attempt> {
     let attack = |name, run| Attempt::attack(name, RULES, run);
     let benign = |name, run| Attempt::benign(name, RULES, run);
     vec![
-        attack("run a program by its path", || run(Command::new("/prog/tool").arg("--version"))),
-        attack("run it by a relative path", || run(Command::new("./tool").arg("--version").current_dir("/prog"))),
-        attack("run it through a symbolic link", || run(Command::new("/links/tool").arg("--version"))),
-        attack("run it as the interpreter of a script", || run(&mut Command::new("/links/script"))),
+        attack("run a program by its path", || {
+            run(Command::new("/prog/tool").arg("--version"))
+        }),
+        attack("run it by a relative path", || {
+            run(Command::new("./tool").arg("--version").current_dir("/prog"))
+        }),
+        attack("run it through a symbolic link", || {
+            run(Command::new("/links/tool").arg("--version"))
+        }),
+        attack("run it as the interpreter of a script", || {
+            run(&mut Command::new("/links/script"))
+        }),
         attack("run it by a descriptor", by_descriptor),
-        attack("run a shell that is a link to busybox", || run(Command::new("/links/sh").args(["-c", "true"]))),
-        benign("run another program", || run(Command::new("/prog/other").arg("--version"))),
-        benign("run another name of busybox", || run(&mut Command::new("/links/true"))),
+        attack("run a shell that is a link to busybox", || {
+            run(Command::new("/links/sh").args(["-c", "true"]))
+        }),
+        benign("run another program", || {
+            run(Command::new("/prog/other").arg("--version"))
+        }),
+        benign("run another name of busybox", || {
+            run(&mut Command::new("/links/true"))
+        }),
     ]
 }
 
 fn run(command: &mut Command) -> Result<(), Failure> {
-    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
-    if status.success() { Ok(()) } else { Err(Failure::Broken(status.to_string())) }
+    let status = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(Failure::Broken(status.to_string()))
+    }
 }
 
 /// Becomes the program, which prints the outcome when it runs.

@@ -26,18 +26,24 @@ pub(super) fn attempts() -> Vec<Attempt> {
     vec![
         attack("read a protected file", || read(SECRET)),
         attack("read it through a symbolic link", || read("/open/link")),
-        attack("read it through /proc/self/root", || read("/proc/self/root/prot/secret")),
+        attack("read it through /proc/self/root", || {
+            read("/proc/self/root/prot/secret")
+        }),
         attack("read it by a relative path", || {
             std::env::set_current_dir("/prot")?;
             read("secret")
         }),
-        attack("read a file 70 folders deep", || read(&format!("/prot/{}secret", "d/".repeat(DEEP)))),
+        attack("read a file 70 folders deep", || {
+            read(&format!("/prot/{}secret", "d/".repeat(DEEP)))
+        }),
         attack("write a protected file", || open_write("/readonly/file")),
         attack("append to a protected file", || {
             OpenOptions::new().append(true).open("/readonly/file")?;
             Ok(())
         }),
-        attack("truncate a protected file by path", || Ok(truncate("/readonly/file", 7)?)),
+        attack("truncate a protected file by path", || {
+            Ok(truncate("/readonly/file", 7)?)
+        }),
         attack("create a file in a protected folder", create),
         attack("remove a protected file", || {
             fs::remove_file("/readonly/file")?;
@@ -60,11 +66,18 @@ pub(super) fn attempts() -> Vec<Attempt> {
             Ok(fs::remove_file("/readonly/link")?)
         }),
         attack("change the mode of a protected file", || {
-            Ok(fs::set_permissions("/readonly/file", fs::Permissions::from_mode(0o644))?)
+            Ok(fs::set_permissions(
+                "/readonly/file",
+                fs::Permissions::from_mode(0o644),
+            )?)
         }),
-        attack("change the owner of a protected file", || Ok(chown("/readonly/file", Some(0), Some(0))?))
-            .unless(chown_is_not_judged),
-        attack("rename a protected file away", || there_and_back("/readonly/file", "/open/away")),
+        attack("change the owner of a protected file", || {
+            Ok(chown("/readonly/file", Some(0), Some(0))?)
+        })
+        .unless(chown_is_not_judged),
+        attack("rename a protected file away", || {
+            there_and_back("/readonly/file", "/open/away")
+        }),
         attack("rename over a protected file", || {
             fs::copy("/readonly/file", "/open/evil").map_err(|error| Failure::Broken(error.to_string()))?;
             Ok(fs::rename("/open/evil", "/readonly/file")?)
@@ -79,19 +92,37 @@ pub(super) fn attempts() -> Vec<Attempt> {
             fs::remove_file("/open/hard")?;
             result
         }),
-        attack("rename the folder above protected files", || there_and_back("/prot", "/moved/prot")),
+        attack("rename the folder above protected files", || {
+            there_and_back("/prot", "/moved/prot")
+        }),
         attack("read a file by a glob", || read("/globs/a.key")),
-        attack("read a file with a long name by a glob", || read(&format!("/globs/{LONG_NAME}"))),
-        attack("read a file by alternatives and classes", || read("/globs/one/bx.pem")),
+        attack("read a file with a long name by a glob", || {
+            read(&format!("/globs/{LONG_NAME}"))
+        }),
+        attack("read a file by alternatives and classes", || {
+            read("/globs/one/bx.pem")
+        }),
         attack("read a file by its exact name", || read("/exact/file")),
-        attack("open core_pattern for writing", || open_write("/proc/sys/kernel/core_pattern")),
-        attack("open core_pattern on another procfs", || open_write("/hp/sys/kernel/core_pattern")),
-        attack("open core_pattern on a bind mount of its folder", || open_write("/bk/core_pattern")),
-        benign("read a file of a write-protected folder", || read("/readonly/file")),
+        attack("open core_pattern for writing", || {
+            open_write("/proc/sys/kernel/core_pattern")
+        }),
+        attack("open core_pattern on another procfs", || {
+            open_write("/hp/sys/kernel/core_pattern")
+        }),
+        attack("open core_pattern on a bind mount of its folder", || {
+            open_write("/bk/core_pattern")
+        }),
+        benign("read a file of a write-protected folder", || {
+            read("/readonly/file")
+        }),
         benign("read a file that no glob names", || read("/globs/a.txt")),
-        benign("read a long name that no glob names", || read(&format!("/globs/{LONG_NAME}.txt"))),
+        benign("read a long name that no glob names", || {
+            read(&format!("/globs/{LONG_NAME}.txt"))
+        }),
         benign("read a file outside of the class", || read("/globs/one/dx.pem")),
-        benign("read a file whose name only begins like a rule", || read("/exact/file-2")),
+        benign("read a file whose name only begins like a rule", || {
+            read("/exact/file-2")
+        }),
         benign("read core_pattern", || read("/proc/sys/kernel/core_pattern")),
         benign("change and move files elsewhere", || {
             fs::write("/open/new", "content")?;
@@ -101,20 +132,34 @@ pub(super) fn attempts() -> Vec<Attempt> {
             Ok(fs::remove_file("/open/newer")?)
         }),
         benign("reopen a pipe through /proc", reopen_pipe),
-        Attempt::benign("copy a file up on overlayfs without capabilities", NO_CAPABILITY, || {
-            OpenOptions::new().append(true).open("/ovl/file")?;
-            fs::write(format!("/ovl/new-{}", std::process::id()), "content")?;
-            Ok(())
-        }),
+        Attempt::benign(
+            "copy a file up on overlayfs without capabilities",
+            NO_CAPABILITY,
+            || {
+                OpenOptions::new().append(true).open("/ovl/file")?;
+                fs::write(format!("/ovl/new-{}", std::process::id()), "content")?;
+                Ok(())
+            },
+        ),
         Attempt::attack("read kernel memory", RUNTIME_DEFAULT, || {
             File::open("/proc/kcore")?;
             Ok(())
         }),
-        Attempt::attack("write a kernel setting", RUNTIME_DEFAULT, || open_write("/proc/sys/kernel/modprobe")),
-        Attempt::attack("trigger a system request", RUNTIME_DEFAULT, || open_write("/proc/sysrq-trigger")),
-        Attempt::attack("write to sysfs", RUNTIME_DEFAULT, || open_write("/sys/kernel/mm/ksm/run")),
-        Attempt::benign("read a kernel setting", RUNTIME_DEFAULT, || read("/proc/sys/kernel/ostype")),
-        Attempt::benign("read the status of a process", RUNTIME_DEFAULT, || read("/proc/self/status")),
+        Attempt::attack("write a kernel setting", RUNTIME_DEFAULT, || {
+            open_write("/proc/sys/kernel/modprobe")
+        }),
+        Attempt::attack("trigger a system request", RUNTIME_DEFAULT, || {
+            open_write("/proc/sysrq-trigger")
+        }),
+        Attempt::attack("write to sysfs", RUNTIME_DEFAULT, || {
+            open_write("/sys/kernel/mm/ksm/run")
+        }),
+        Attempt::benign("read a kernel setting", RUNTIME_DEFAULT, || {
+            read("/proc/sys/kernel/ostype")
+        }),
+        Attempt::benign("read the status of a process", RUNTIME_DEFAULT, || {
+            read("/proc/self/status")
+        }),
     ]
 }
 
@@ -145,20 +190,29 @@ fn there_and_back(from: &str, to: &str) -> Result<(), Failure> {
 }
 
 fn exchange(one: &str, other: &str) -> Result<(), Failure> {
-    Ok(renameat2(AT_FDCWD, one, AT_FDCWD, other, RenameFlags::RENAME_EXCHANGE)?)
+    Ok(renameat2(
+        AT_FDCWD,
+        one,
+        AT_FDCWD,
+        other,
+        RenameFlags::RENAME_EXCHANGE,
+    )?)
 }
 
 fn reopen_pipe() -> Result<(), Failure> {
     use std::os::fd::AsRawFd;
     let (reader, _writer) = std::io::pipe()?;
-    OpenOptions::new().write(true).open(format!("/proc/self/fd/{}", reader.as_raw_fd()))?;
+    OpenOptions::new()
+        .write(true)
+        .open(format!("/proc/self/fd/{}", reader.as_raw_fd()))?;
     Ok(())
 }
 
 /// 5.10 has the hook `path_chown` and cannot call a program there.
 fn chown_is_not_judged() -> Option<String> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    release
-        .starts_with("5.10.")
-        .then(|| "path_chown takes its ids by value, which trampolines of 5.10 cannot pass; nothing covers it yet".to_owned())
+    release.starts_with("5.10.").then(|| {
+        "path_chown takes its ids by value, which trampolines of 5.10 cannot pass; nothing covers it yet"
+            .to_owned()
+    })
 }

@@ -24,11 +24,14 @@ pub(super) fn attempts() -> Vec<Attempt> {
             unshare(CloneFlags::CLONE_NEWNS)?;
             read(SECRET)
         }),
-        attack("read in new user and mount namespaces, one after the other", || {
-            unshare(CloneFlags::CLONE_NEWUSER)?;
-            unshare(CloneFlags::CLONE_NEWNS)?;
-            read(SECRET)
-        }),
+        attack(
+            "read in new user and mount namespaces, one after the other",
+            || {
+                unshare(CloneFlags::CLONE_NEWUSER)?;
+                unshare(CloneFlags::CLONE_NEWNS)?;
+                read(SECRET)
+            },
+        ),
         attack("read in a new pid namespace", || {
             unshare(CloneFlags::CLONE_NEWPID)?;
             in_child(SECRET)
@@ -49,7 +52,9 @@ pub(super) fn attempts() -> Vec<Attempt> {
             read(SECRET)
         }),
         attack("read in a thread", || {
-            thread::spawn(|| read(SECRET)).join().map_err(|_| Failure::Broken("the thread panicked".to_owned()))?
+            thread::spawn(|| read(SECRET))
+                .join()
+                .map_err(|_| Failure::Broken("the thread panicked".to_owned()))?
         }),
         attack("read in a child of a session of its own", || {
             // A session leader cannot become one again; the attempt's own process is none.
@@ -57,16 +62,28 @@ pub(super) fn attempts() -> Vec<Attempt> {
             in_child(SECRET)
         }),
         attack("trace a process outside", || trace(Pid::from_raw(1))),
-        attack("read the memory map of a process outside", || read("/proc/1/maps")),
-        Attempt::benign("trace a child", RULES, trace_child),
-        Attempt::attack("set the host's name", NO_CAPABILITY, || Ok(sethostname(gethostname()?)?)),
-        Attempt::attack("set the host's name in a new user namespace", NO_CAPABILITY, || {
-            unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWUTS)?;
-            Ok(sethostname("evil")?)
+        attack("read the memory map of a process outside", || {
+            read("/proc/1/maps")
         }),
+        Attempt::benign("trace a child", RULES, trace_child),
+        Attempt::attack("set the host's name", NO_CAPABILITY, || {
+            Ok(sethostname(gethostname()?)?)
+        }),
+        Attempt::attack(
+            "set the host's name in a new user namespace",
+            NO_CAPABILITY,
+            || {
+                unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWUTS)?;
+                Ok(sethostname("evil")?)
+            },
+        ),
         Attempt::attack("change the root", NO_CAPABILITY, || Ok(chroot("/prot")?)),
-        Attempt::benign("start a child without capabilities", NO_CAPABILITY, || in_child("/exact/file")),
-        Attempt::attack("trace a process outside by default", RUNTIME_DEFAULT, || trace(Pid::from_raw(1))),
+        Attempt::benign("start a child without capabilities", NO_CAPABILITY, || {
+            in_child("/exact/file")
+        }),
+        Attempt::attack("trace a process outside by default", RUNTIME_DEFAULT, || {
+            trace(Pid::from_raw(1))
+        }),
         Attempt::benign("trace a child by default", RUNTIME_DEFAULT, trace_child),
     ]
 }

@@ -53,7 +53,10 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
     }
     if let Some(name) = &args.one {
         let attempts = all();
-        let attempt = attempts.iter().find(|attempt| attempt.name == name).context("no such attempt")?;
+        let attempt = attempts
+            .iter()
+            .find(|attempt| attempt.name == name)
+            .context("no such attempt")?;
         println!("{}", serde_json::to_string(&attempt.outcome())?);
         return Ok(ExitCode::SUCCESS);
     }
@@ -65,14 +68,24 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
     for (policy, text) in policies::ALL {
         good &= judge(policy, text)?;
     }
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 fn all() -> Vec<Attempt> {
-    [files::attempts(), execution::attempts(), identity::attempts(), mounts::attempts(), network::attempts()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        files::attempts(),
+        execution::attempts(),
+        identity::attempts(),
+        mounts::attempts(),
+        network::attempts(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// Each attempt in a process of its own: some change the process for good.
@@ -83,7 +96,11 @@ fn make_attempts(policy: &str) -> Result<ExitCode> {
             .output()
             .context("start an attempt")?;
         let outcome = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| {
-            Outcome::Broken(format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim()))
+            Outcome::Broken(format!(
+                "{}: {}",
+                output.status,
+                String::from_utf8_lossy(&output.stderr).trim()
+            ))
         });
         println!("{}", serde_json::to_string(&(attempt.name, outcome))?);
     }
@@ -97,17 +114,33 @@ fn judge(policy: &str, text: &str) -> Result<bool> {
     let free = ["/varmor-guest", "enforce", "--attempts", policy];
     let before = outcomes(Command::new(free[0]).args(&free[1..]))?;
     let start = Instant::now();
-    let during = outcomes(Command::new(VARMOR).args(["run", "--policy", &file, "--"]).args(free))?;
+    let during = outcomes(
+        Command::new(VARMOR)
+            .args(["run", "--policy", &file, "--"])
+            .args(free),
+    )?;
     let ms = start.elapsed().as_millis();
     let after = outcomes(Command::new(free[0]).args(&free[1..]))?;
     let mut good = true;
     for attempt in all().iter().filter(|attempt| attempt.policy == policy) {
         let (outcome, detail) = verdict(attempt, &before, &during, &after);
         good &= outcome != "failed";
-        let line = Line { suite: "enforce", case: attempt.name, outcome, detail, ms: 0 };
+        let line = Line {
+            suite: "enforce",
+            case: attempt.name,
+            outcome,
+            detail,
+            ms: 0,
+        };
         println!("{}", serde_json::to_string(&line)?);
     }
-    let line = Line { suite: "enforce", case: policy, outcome: "passed", detail: String::new(), ms };
+    let line = Line {
+        suite: "enforce",
+        case: policy,
+        outcome: "passed",
+        detail: String::new(),
+        ms,
+    };
     println!("{}", serde_json::to_string(&line)?);
     Ok(good)
 }
@@ -117,14 +150,28 @@ type Outcomes = BTreeMap<String, Outcome>;
 fn outcomes(command: &mut Command) -> Result<Outcomes> {
     let output = command.output().context("start the attempts")?;
     let errors = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "the attempts ended with {}: {errors}", output.status);
+    ensure!(
+        output.status.success(),
+        "the attempts ended with {}: {errors}",
+        output.status
+    );
     let text = String::from_utf8(output.stdout).context("read the outcomes")?;
-    text.lines().map(|line| serde_json::from_str(line).with_context(|| format!("read `{line}`"))).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).with_context(|| format!("read `{line}`")))
+        .collect()
 }
 
-fn verdict(attempt: &Attempt, before: &Outcomes, during: &Outcomes, after: &Outcomes) -> (&'static str, String) {
+fn verdict(
+    attempt: &Attempt,
+    before: &Outcomes,
+    during: &Outcomes,
+    after: &Outcomes,
+) -> (&'static str, String) {
     let of = |outcomes: &Outcomes| {
-        outcomes.get(attempt.name).cloned().unwrap_or_else(|| Outcome::Broken("not made".to_owned()))
+        outcomes
+            .get(attempt.name)
+            .cloned()
+            .unwrap_or_else(|| Outcome::Broken("not made".to_owned()))
     };
     let (before, during, after) = (of(before), of(during), of(after));
     if let Some(reason) = (attempt.missing)() {
@@ -138,6 +185,9 @@ fn verdict(attempt: &Attempt, before: &Outcomes, during: &Outcomes, after: &Outc
     if works(&before) && held && works(&after) {
         ("passed", String::new())
     } else {
-        ("failed", format!("before {before:?}, under the policy {during:?}, after {after:?}"))
+        (
+            "failed",
+            format!("before {before:?}, under the policy {during:?}, after {after:?}"),
+        )
     }
 }

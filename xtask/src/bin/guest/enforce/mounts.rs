@@ -7,8 +7,8 @@ use rustix::{
     fs::{CWD, Mode, OFlags, openat},
     io::Errno,
     mount::{
-        FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create, fsmount, fsopen,
-        move_mount, open_tree,
+        FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create, fsmount,
+        fsopen, move_mount, open_tree,
     },
 };
 
@@ -25,7 +25,13 @@ pub(super) fn attempts() -> Vec<Attempt> {
     vec![
         attack("mount a file system", mount_tmpfs),
         attack("mount with a flag bit that means unmount inside", || {
-            mount(Some("tmpfs"), "/stack", Some("tmpfs"), MsFlags::from_bits_retain(0x200), NOTHING)?;
+            mount(
+                Some("tmpfs"),
+                "/stack",
+                Some("tmpfs"),
+                MsFlags::from_bits_retain(0x200),
+                NOTHING,
+            )?;
             Ok(umount2("/stack", MntFlags::MNT_DETACH)?)
         }),
         attack("bind a folder by a relative path", || {
@@ -35,7 +41,13 @@ pub(super) fn attempts() -> Vec<Attempt> {
         }),
         attack("unmount a file system", || {
             umount2("/scratch", MntFlags::MNT_DETACH)?;
-            Ok(mount(Some("tmpfs"), "/scratch", Some("tmpfs"), MsFlags::empty(), NOTHING)?)
+            Ok(mount(
+                Some("tmpfs"),
+                "/scratch",
+                Some("tmpfs"),
+                MsFlags::empty(),
+                NOTHING,
+            )?)
         }),
         attack("mount through the new mount API", new_api),
         attack("read through a detached copy of a mount", || {

@@ -21,9 +21,13 @@ pub(super) fn attempts() -> Vec<Attempt> {
     vec![
         attack("connect to an address and port", || connect("10.1.2.3:80")),
         attack("connect within a port range", || connect("10.1.2.3:85")),
-        attack("connect through the mapped address", || connect("[::ffff:10.1.2.3]:80")),
+        attack("connect through the mapped address", || {
+            connect("[::ffff:10.1.2.3]:80")
+        }),
         attack("connect to an address of a network", || connect("10.9.8.7:91")),
-        attack("connect to the unspecified address for the loopback", || connect("0.0.0.0:81")),
+        attack("connect to the unspecified address for the loopback", || {
+            connect("0.0.0.0:81")
+        }),
         attack("send a datagram without connecting", || {
             UdpSocket::bind("0.0.0.0:0")?.send_to(b"x", "10.1.2.3:85")?;
             Ok(())
@@ -38,7 +42,12 @@ pub(super) fn attempts() -> Vec<Attempt> {
             Ok(())
         }),
         attack("make an ICMP socket", || {
-            socket(AddressFamily::Inet, SockType::Raw, SockFlag::empty(), SockProtocol::Icmp)?;
+            socket(
+                AddressFamily::Inet,
+                SockType::Raw,
+                SockFlag::empty(),
+                SockProtocol::Icmp,
+            )?;
             Ok(())
         }),
         benign("connect to another port", || connect("10.1.2.3:91")),
@@ -52,8 +61,9 @@ pub(super) fn attempts() -> Vec<Attempt> {
 }
 
 fn connect(address: &str) -> Result<(), Failure> {
-    let address: SocketAddr =
-        address.parse().map_err(|error| Failure::Broken(format!("{address}: {error}")))?;
+    let address: SocketAddr = address
+        .parse()
+        .map_err(|error| Failure::Broken(format!("{address}: {error}")))?;
     TcpStream::connect_timeout(&address, TIMEOUT)?;
     Ok(())
 }

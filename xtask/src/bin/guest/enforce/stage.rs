@@ -23,15 +23,41 @@ const NOTHING: Option<&str> = None;
 
 pub(super) fn prepare() -> Result<()> {
     for folder in [
-        "/prot/sub", "/prot/empty", "/globs/one", "/exact", "/readonly/sub", "/prog", "/links", "/open", "/scratch",
-        "/hp", "/bk", "/ovl", "/tmp/lo", "/tmp/up", "/tmp/wk", "/moved", "/stack",
+        "/prot/sub",
+        "/prot/empty",
+        "/globs/one",
+        "/exact",
+        "/readonly/sub",
+        "/prog",
+        "/links",
+        "/open",
+        "/scratch",
+        "/hp",
+        "/bk",
+        "/ovl",
+        "/tmp/lo",
+        "/tmp/up",
+        "/tmp/wk",
+        "/moved",
+        "/stack",
     ] {
         fs::create_dir_all(folder)?;
     }
     for file in [
-        "/prot/secret", "/prot/victim", "/prot/sub/secret", "/globs/a.key", "/globs/a.txt", "/globs/one/bx.pem",
-        "/globs/one/dx.pem", "/exact/file", "/exact/file-2", "/readonly/file", "/open/file", "/tmp/lo/file",
-        &format!("/globs/{LONG_NAME}"), &format!("/globs/{LONG_NAME}.txt"),
+        "/prot/secret",
+        "/prot/victim",
+        "/prot/sub/secret",
+        "/globs/a.key",
+        "/globs/a.txt",
+        "/globs/one/bx.pem",
+        "/globs/one/dx.pem",
+        "/exact/file",
+        "/exact/file-2",
+        "/readonly/file",
+        "/open/file",
+        "/tmp/lo/file",
+        &format!("/globs/{LONG_NAME}"),
+        &format!("/globs/{LONG_NAME}.txt"),
     ] {
         fs::write(file, "content")?;
     }
@@ -53,12 +79,32 @@ pub(super) fn prepare() -> Result<()> {
     fs::write("/links/script", "#!/prog/tool --version\n")?;
     fs::set_permissions("/links/script", fs::Permissions::from_mode(0o755))?;
     mount(Some("proc"), "/hp", Some("proc"), MsFlags::empty(), NOTHING)?;
-    mount(Some("/proc/sys/kernel"), "/bk", NOTHING, MsFlags::MS_BIND, NOTHING)?;
-    mount(Some("tmpfs"), "/scratch", Some("tmpfs"), MsFlags::empty(), NOTHING)?;
+    mount(
+        Some("/proc/sys/kernel"),
+        "/bk",
+        NOTHING,
+        MsFlags::MS_BIND,
+        NOTHING,
+    )?;
+    mount(
+        Some("tmpfs"),
+        "/scratch",
+        Some("tmpfs"),
+        MsFlags::empty(),
+        NOTHING,
+    )?;
     let layers = "lowerdir=/tmp/lo,upperdir=/tmp/up,workdir=/tmp/wk";
-    mount(Some("overlay"), "/ovl", Some("overlay"), MsFlags::empty(), Some(layers))?;
+    mount(
+        Some("overlay"),
+        "/ovl",
+        Some("overlay"),
+        MsFlags::empty(),
+        Some(layers),
+    )?;
     for address in ["10.1.2.3/32", "10.9.8.7/32"] {
-        let status = Command::new("/bin/busybox").args(["ip", "addr", "add", address, "dev", "lo"]).status()?;
+        let status = Command::new("/bin/busybox")
+            .args(["ip", "addr", "add", address, "dev", "lo"])
+            .status()?;
         ensure!(status.success(), "add {address} to lo");
     }
     listen()
@@ -76,10 +122,11 @@ fn listen() -> Result<()> {
         });
     }
     let socket = UdpSocket::bind("[::]:85")?;
-    thread::spawn(move || {
-        while socket.recv_from(&mut [0; 16]).is_ok() {}
-    });
-    ensure!(Path::new("/proc/sys/net/ipv4/tcp_fastopen").exists(), "the kernel has no TCP fast open");
+    thread::spawn(move || while socket.recv_from(&mut [0; 16]).is_ok() {});
+    ensure!(
+        Path::new("/proc/sys/net/ipv4/tcp_fastopen").exists(),
+        "the kernel has no TCP fast open"
+    );
     fs::write("/proc/sys/net/ipv4/tcp_fastopen", "1")?;
     Ok(())
 }
