@@ -114,6 +114,42 @@ pub(crate) fn run(series: Series) -> Result<Demo> {
     judge(&report, &outcome)
 }
 
+/// The guest of the suite `agent`: the demo's container and policy, without the demo's report.
+pub(crate) fn survive_guest(series: Series) -> Result<Guest> {
+    let folder = workspace::target().join("demo");
+    workspace::make_dir(&folder)?;
+    let built = build::build(Profile::Release)?;
+    let guest_program = built.program("varmor-guest");
+    let archive = folder.join("image.tar");
+    image::write(&archive, &guest_program)?;
+    let mut guest = Guest::new(
+        series,
+        [
+            "/usr/local/bin/varmor-guest",
+            "survive",
+            "--image",
+            "/demo/image.tar",
+            "--agent",
+            "/usr/local/bin/varmor-agent",
+            "--policies",
+            "/etc/varmor/policies",
+        ],
+    );
+    guest.rootfs = true;
+    guest.memory = 2048;
+    guest.timeout = Duration::from_mins(8);
+    guest.shares = vec![
+        Share::new(&guest_program, "/usr/local/bin/varmor-guest"),
+        Share::new(built.program("varmor-agent"), "/usr/local/bin/varmor-agent"),
+        Share::new(&archive, "/demo/image.tar"),
+        Share::new(
+            workspace::root().join("xtask/demo/policy.yaml"),
+            "/etc/varmor/policies/demo.yaml",
+        ),
+    ];
+    Ok(guest)
+}
+
 /// The exit code says what the report says, so it is worked out from the report.
 fn judge(report: &Value, outcome: &Outcome) -> Result<Demo> {
     let attempts = report["attempts"]

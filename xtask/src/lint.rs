@@ -68,11 +68,11 @@ fn from(good: bool) -> Outcome {
 
 fn format() -> Result<Outcome> {
     let workspace = Run::new("fmt", "cargo")
-        .args(["fmt", "--all", "--check"])
+        .args(["fmt", "--all", "--check", "--", "--color", "never"])
         .status()?;
     let folder = crate::workspace::root().join("varmor-ebpf");
     let bpf = Run::new("fmt-ebpf", "cargo")
-        .args(["fmt", "--check"])
+        .args(["fmt", "--check", "--", "--color", "never"])
         .dir(&folder)
         .status()?;
     Ok(from(workspace && bpf))

@@ -40,6 +40,10 @@ enum Suite {
     Matcher,
     /// The programs in guests with each kernel of the matrix
     Guest,
+    /// Instructions of an open under few and many rules, counted in a guest
+    Cost,
+    /// A real container under a real agent that is killed and whose policies change
+    Agent,
     /// The demo: real containers, with and without a policy
     Demo,
 }
@@ -83,6 +87,8 @@ pub(crate) fn command(args: &Args) -> ExitCode {
             Suite::Unit => unit(),
             Suite::Matcher => matcher(),
             Suite::Guest => guests(&kernels),
+            Suite::Cost => cost(),
+            Suite::Agent => agent(),
             Suite::Demo => demo_suite(),
         };
         // A suite that cannot run is a failure, and the others still run.
@@ -224,8 +230,15 @@ fn guest_suite(guest: &Guest) -> Result<Counts> {
     let mut output = Vec::new();
     let outcome = guest.run(&mut |bytes| output.extend_from_slice(bytes))?;
     let text = String::from_utf8_lossy(&output);
-    fs::write(workspace::log_file(&format!("guest-{}", guest.kernel)), &*text)
-        .context("keep the guest's output")?;
+    let log = format!(
+        "guest-{}-{}",
+        guest.kernel,
+        guest
+            .command
+            .get(1)
+            .map_or("", |word| word.trim_start_matches('-'))
+    );
+    fs::write(workspace::log_file(&log), &*text).context("keep the guest's output")?;
     let mut counts = guest_counts(&text, guest.kernel.name());
     if counts == Counts::default() || (outcome.code != 0 && counts.failed == 0) {
         println!(
@@ -250,7 +263,12 @@ fn guest_counts(text: &str, place: &str) -> Counts {
             continue;
         };
         match outcome.as_str() {
-            "passed" => counts.passed += 1,
+            "passed" => {
+                counts.passed += 1;
+                if !detail.is_empty() {
+                    println!("{place} {suite}::{case}: {detail}");
+                }
+            }
             "skipped" => {
                 counts.skipped += 1;
                 println!("skipped: {place} {suite}::{case}: {detail}");
@@ -262,6 +280,26 @@ fn guest_counts(text: &str, place: &str) -> Counts {
         }
     }
     counts
+}
+
+fn cost() -> Result<Counts> {
+    tools::need(tools::GUEST)?;
+    let built = build::build(Profile::Release)?;
+    let mut guest = Guest::new(Series::V6_1, ["/varmor-guest", "cost"]);
+    guest.icount = true;
+    guest.smp = 1;
+    guest.timeout = Duration::from_mins(10);
+    guest.shares = ["varmor-guest", "varmor"]
+        .map(|name| Share::new(built.program(name), format!("/{name}")))
+        .to_vec();
+    progress::timed("guest that counts instructions", || guest_suite(&guest))
+}
+
+fn agent() -> Result<Counts> {
+    tools::need(tools::GUEST)?;
+    tools::need(tools::CONTAINER_GUEST)?;
+    let guest = demo::survive_guest(Series::V6_1)?;
+    progress::timed("guest with containers", || guest_suite(&guest))
 }
 
 fn demo_suite() -> Result<Counts> {

@@ -16,7 +16,6 @@ const FOREIGN: &[&str] = &[
     concat!("/wo", "rk/"),
     concat!("/fa", "rm/"),
     concat!("deb.deb", "ian.org"),
-    concat!("/ho", "me/"),
 ];
 const UNFINISHED: &[&str] = &[
     concat!("TO", "DO"),

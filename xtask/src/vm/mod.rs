@@ -118,7 +118,11 @@ impl Guest {
         let accel = if self.icount {
             accel::Accel::Icount
         } else {
-            accel::choose(self.kernel)?
+            match accel::choose(self.kernel)? {
+                // Containers keep two processors busy, and the kernels before 6.12 do not mind.
+                accel::Accel::Tcg if self.rootfs && self.kernel <= Series::V6_1 => accel::Accel::TcgThreads,
+                chosen => chosen,
+            }
         };
         self.run_with(accel, sink)
     }

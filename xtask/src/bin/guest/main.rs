@@ -2,6 +2,7 @@
 #![expect(clippy::print_stdout, reason = "the lab reads this program's standard output")]
 
 mod attack;
+mod cost;
 mod demo;
 mod enforce;
 mod suites;
@@ -22,6 +23,10 @@ enum Command {
     Suite(suites::Args),
     /// Proves on this kernel that policies refuse what they should, and nothing else
     Enforce(enforce::Args),
+    /// Kills the agent and changes its policies while a container is attacked
+    Survive(demo::survive::Args),
+    /// Measures what an open costs under a policy (in a guest that counts instructions)
+    Cost(cost::Args),
     /// Does nothing until it is killed (the first process of the demo's containers)
     Wait,
 }
@@ -32,6 +37,8 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::command(&args),
         Command::Suite(args) => suites::command(&args),
         Command::Enforce(args) => enforce::command(&args),
+        Command::Survive(args) => demo::survive::command(&args),
+        Command::Cost(args) => cost::command(&args),
         Command::Wait => loop {
             std::thread::park();
         },

@@ -57,8 +57,12 @@ fn proves(command: &mut Command) -> Result<(), Failure> {
     let errors = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     match output.status.code() {
         Some(PROOF) => Ok(()),
-        // The loader runs and is refused the program's code.
-        Some(126 | 127) if errors.contains("not permitted") || errors.contains("denied") => {
+        // The loader runs and is refused the program's code; it does not always say why.
+        Some(126 | 127)
+            if ["not permitted", "denied", "failed to map segment"]
+                .iter()
+                .any(|text| errors.contains(text)) =>
+        {
             Err(Failure::Refused(errors))
         }
         _ => Err(Failure::Broken(format!("{}: {errors}", output.status))),

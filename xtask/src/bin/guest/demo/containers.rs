@@ -80,6 +80,23 @@ pub(crate) fn try_all(name: &str, pause: Duration) -> Result<Vec<Tried>> {
         .collect()
 }
 
+/// How often a repeated operation had which outcome.
+#[derive(Debug, serde::Deserialize)]
+pub(crate) struct Counts {
+    pub(crate) allowed: u64,
+    pub(crate) denied: u64,
+    pub(crate) broken: u64,
+}
+
+/// Repeats one operation inside a container.
+pub(crate) fn counts(name: &str, operation: &str, seconds: u64) -> Result<Counts> {
+    let id = format!("{operation}-{seconds}");
+    let time = seconds.to_string();
+    let program = ["/usr/bin/varmor-guest", "attack", operation, "--seconds", &time];
+    let text = ctr(&[&["task", "exec", "--exec-id", &id, name], &program[..]].concat())?;
+    serde_json::from_str(&text).with_context(|| format!("read the counts `{text}`"))
+}
+
 fn ctr(arguments: &[&str]) -> Result<String> {
     let mut command = Command::new("ctr");
     let output = command

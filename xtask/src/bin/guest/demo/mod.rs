@@ -4,6 +4,7 @@ mod agent;
 mod containers;
 mod network;
 mod report;
+pub(crate) mod survive;
 
 use std::{fs, path::PathBuf, process::ExitCode, thread, time::Duration};
 
