@@ -3,11 +3,12 @@
 use core::ffi::c_void;
 
 use aya_ebpf::helpers::generated::{
-    bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_get_current_task, bpf_get_current_uid_gid, bpf_ktime_get_ns,
-    bpf_probe_read_kernel,
+    bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_get_current_task, bpf_get_current_uid_gid,
+    bpf_ktime_get_ns, bpf_probe_read_kernel,
 };
 use varmor_common::abi::{
-    Ancestor, COUNTER_LOST, EVENT_ANCESTORS, EVENT_CONNECT, EVENT_EXE, EVENT_EXEC, EVENT_FILE, EVENT_PATH, RawEvent,
+    Ancestor, COUNTER_LOST, EVENT_ANCESTORS, EVENT_CONNECT, EVENT_EXE, EVENT_EXEC, EVENT_FILE, EVENT_PATH,
+    RawEvent,
 };
 
 use crate::{
@@ -37,7 +38,12 @@ pub struct What {
 impl What {
     #[inline(always)]
     pub const fn new(kind: u32, operation: u32) -> Self {
-        Self { kind, operation, action: 0, fault: 0 }
+        Self {
+            kind,
+            operation,
+            action: 0,
+            fault: 0,
+        }
     }
 
     #[inline(always)]
@@ -52,7 +58,10 @@ impl What {
 
     #[inline(always)]
     pub const fn pack(self) -> u64 {
-        self.kind as u64 | (self.operation as u64) << 8 | (self.action as u64) << 16 | (self.fault as u64) << 24
+        self.kind as u64
+            | (self.operation as u64) << 8
+            | (self.action as u64) << 16
+            | (self.fault as u64) << 24
     }
 }
 
@@ -124,7 +133,11 @@ pub extern "C" fn emit(what: u64, site_request: u64, first: u64, second: u64, th
             );
         } else {
             // A destination has its family beside the port.
-            let (third, fourth) = if kind == EVENT_CONNECT { (third & 0xffff, third >> 32) } else { (third, 0) };
+            let (third, fourth) = if kind == EVENT_CONNECT {
+                (third & 0xffff, third >> 32)
+            } else {
+                (third, 0)
+            };
             (*event).data = [first, second, third, fourth];
         }
         if let Some((dentry, mount)) = executable(task) {
@@ -153,7 +166,10 @@ fn executable(task: u64) -> Option<(u64, u64)> {
     let mm = probe::<u64>(task + u64::from(TASK_MM.load()))?;
     let file = probe::<u64>(mm + u64::from(MM_EXE_FILE.load()))?;
     let path = file + u64::from(FILE_PATH.load());
-    Some((probe(path + u64::from(PATH_DENTRY.load()))?, probe(path + u64::from(PATH_MNT.load()))?))
+    Some((
+        probe(path + u64::from(PATH_DENTRY.load()))?,
+        probe(path + u64::from(PATH_MNT.load()))?,
+    ))
 }
 
 /// Writes a path from the end of a field of `MASK + 1` bytes; `start` holds where the path starts so far. The 256
@@ -168,19 +184,25 @@ fn executable(task: u64) -> Option<(u64, u64)> {
 unsafe fn path<const MASK: i32>(field: *mut u8, start: *mut u32, dentry: u64, mount: u64, components: u32) {
     let mut dentry = dentry;
     let mut mount = mount;
-    let Some(mut root) = probe::<u64>(mount + u64::from(VFSMOUNT_ROOT.load())) else { return };
+    let Some(mut root) = probe::<u64>(mount + u64::from(VFSMOUNT_ROOT.load())) else {
+        return;
+    };
     let mut i = 0;
     while i < components {
         i += 1;
         if dentry == root {
             let own = mount - u64::from(MOUNT_VFSMOUNT.load());
-            let Some([parent, mountpoint]) = probe::<[u64; 2]>(own + u64::from(MOUNT_PARENT.load())) else { break };
+            let Some([parent, mountpoint]) = probe::<[u64; 2]>(own + u64::from(MOUNT_PARENT.load())) else {
+                break;
+            };
             if parent == own {
                 break;
             }
             dentry = mountpoint;
             mount = parent + u64::from(MOUNT_VFSMOUNT.load());
-            let Some(next) = probe::<u64>(mount + u64::from(VFSMOUNT_ROOT.load())) else { break };
+            let Some(next) = probe::<u64>(mount + u64::from(VFSMOUNT_ROOT.load())) else {
+                break;
+            };
             root = next;
             continue;
         }
@@ -197,7 +219,12 @@ unsafe fn path<const MASK: i32>(field: *mut u8, start: *mut u32, dentry: u64, mo
             start.write_volatile(at);
             let at = mask::<MASK>(u64::from(at)) as usize;
             *field.add(at) = b'/';
-            if bpf_probe_read_kernel(field.add(at + 1).cast::<c_void>(), length, name.name as *const c_void) != 0 {
+            if bpf_probe_read_kernel(
+                field.add(at + 1).cast::<c_void>(),
+                length,
+                name.name as *const c_void,
+            ) != 0
+            {
                 break;
             }
         }

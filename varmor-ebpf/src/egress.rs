@@ -1,7 +1,9 @@
 //! Sockets and destinations: points that hash look-ups decide, however many rules there are.
 
 use varmor_common::{
-    abi::{ANY, MAX_ADDRESS_LENGTHS, MAX_PORT_LENGTHS, POINT_EGRESS, POINT_SOCKET, Point, PointKey, VERDICT_DENY},
+    abi::{
+        ANY, MAX_ADDRESS_LENGTHS, MAX_PORT_LENGTHS, POINT_EGRESS, POINT_SOCKET, Point, PointKey, VERDICT_DENY,
+    },
     matcher::{length_applies, mask_address, mask_port},
 };
 
@@ -29,7 +31,9 @@ const fn add(collected: u64, point: Point) -> u64 {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn socket(artefact: u32, domain: u32, kind: u32, protocol: u32) -> u64 {
-    let Some(points) = maps::POINTS.get(artefact) else { return 0 };
+    let Some(points) = maps::POINTS.get(artefact) else {
+        return 0;
+    };
     let mut collected = 0;
     let mut i = 0;
     while i < 4 {
@@ -65,7 +69,13 @@ pub fn destination(artefact: u32, hi: u64, lo: u64, port: u32) -> u64 {
     };
     if let Some((hi, lo)) = other {
         let more = exact_destination(artefact, hi, lo, port);
-        collected = add(collected, Point { verdict: more as u32, site: (more >> 32) as u32 });
+        collected = add(
+            collected,
+            Point {
+                verdict: more as u32,
+                site: (more >> 32) as u32,
+            },
+        );
     }
     collected
 }
@@ -74,8 +84,12 @@ pub fn destination(artefact: u32, hi: u64, lo: u64, port: u32) -> u64 {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn exact_destination(artefact: u32, hi: u64, lo: u64, port: u32) -> u64 {
-    let Some(profile) = maps::descriptor(artefact) else { return 0 };
-    let Some(points) = maps::POINTS.get(artefact) else { return 0 };
+    let Some(profile) = maps::descriptor(artefact) else {
+        return 0;
+    };
+    let Some(points) = maps::POINTS.get(artefact) else {
+        return 0;
+    };
     let v4 = hi == 0 && lo >> 32 == V4_MAPPED >> 32;
     let mut collected = 0;
     let mut i = 0;

@@ -38,7 +38,9 @@ pub enum Who {
 /// The current task's profile.
 #[inline(always)]
 pub fn current() -> Who {
-    let Some(label) = current_label() else { return Who::Free };
+    let Some(label) = current_label() else {
+        return Who::Free;
+    };
     subject(label)
 }
 
@@ -46,20 +48,28 @@ pub fn current() -> Who {
 #[inline(always)]
 pub fn subject(label: Label) -> Who {
     use varmor_common::abi::{FAULT_ORPHAN, FAULT_TABLE};
-    let Some(binding) = maps::BINDINGS.get(label.binding) else { return Who::Lost(FAULT_TABLE) };
+    let Some(binding) = maps::BINDINGS.get(label.binding) else {
+        return Who::Lost(FAULT_TABLE);
+    };
     if binding.cgroup != label.cgroup {
         return Who::Lost(FAULT_ORPHAN);
     }
     if binding.slot == SLOT_NONE {
         return Who::Free;
     }
-    let Some(artefact) = maps::SLOTS.get(binding.slot) else { return Who::Lost(FAULT_TABLE) };
+    let Some(artefact) = maps::SLOTS.get(binding.slot) else {
+        return Who::Lost(FAULT_TABLE);
+    };
     let artefact = *artefact;
     if artefact == 0 {
         return Who::Free;
     }
     match maps::descriptor(artefact) {
-        Some(profile) => Who::Subject(Subject { label, artefact, profile }),
+        Some(profile) => Who::Subject(Subject {
+            label,
+            artefact,
+            profile,
+        }),
         None => Who::Lost(FAULT_TABLE),
     }
 }
@@ -90,7 +100,11 @@ fn adopt_current() -> Option<Label> {
     if started >= managed.adopt_before {
         return None;
     }
-    let label = Label { binding: managed.binding, _pad: 0, cgroup };
+    let label = Label {
+        binding: managed.binding,
+        _pad: 0,
+        cgroup,
+    };
     if let Some(credential) = kernel::probe::<u64>(task + u64::from(offsets::TASK_REAL_CRED.load())) {
         remember_credential(credential);
     }
@@ -177,15 +191,24 @@ pub mod storage {
     fn get(task: *mut task_struct, initial: *mut Label, flags: u64) -> *mut Label {
         // SAFETY: `task` is a BTF task pointer of the verifier; the helper returns NULL or a valid label.
         unsafe {
-            bpf_task_storage_get((&raw const LABELS).cast_mut().cast::<c_void>(), task, initial.cast::<c_void>(), flags)
-                .cast::<Label>()
+            bpf_task_storage_get(
+                (&raw const LABELS).cast_mut().cast::<c_void>(),
+                task,
+                initial.cast::<c_void>(),
+                flags,
+            )
+            .cast::<Label>()
         }
     }
 
     #[inline(always)]
     pub fn current() -> Option<Label> {
         // SAFETY: the helper has no precondition; the label belongs to the current task alone.
-        unsafe { get(bpf_get_current_task_btf(), core::ptr::null_mut(), GET).as_ref().copied() }
+        unsafe {
+            get(bpf_get_current_task_btf(), core::ptr::null_mut(), GET)
+                .as_ref()
+                .copied()
+        }
     }
 
     #[inline(always)]
@@ -198,7 +221,11 @@ pub mod storage {
     #[inline(always)]
     pub fn of(task: *const u8, _address: u64) -> Option<Label> {
         // SAFETY: as in `get`.
-        unsafe { get(task.cast_mut().cast(), core::ptr::null_mut(), GET).as_ref().copied() }
+        unsafe {
+            get(task.cast_mut().cast(), core::ptr::null_mut(), GET)
+                .as_ref()
+                .copied()
+        }
     }
 
     #[inline(always)]

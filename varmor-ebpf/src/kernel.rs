@@ -59,7 +59,11 @@ pub fn probe<T: Copy>(address: u64) -> Option<T> {
             size_of::<T>() as u32,
             address as *const c_void,
         );
-        if failed == 0 { Some(value.assume_init()) } else { None }
+        if failed == 0 {
+            Some(value.assume_init())
+        } else {
+            None
+        }
     }
 }
 
@@ -69,7 +73,11 @@ pub fn probe_or_zero(address: u64) -> u16 {
     let mut value = MaybeUninit::<u16>::uninit();
     // SAFETY: as in `probe`.
     unsafe {
-        bpf_probe_read_kernel(value.as_mut_ptr().cast::<c_void>(), size_of::<u16>() as u32, address as *const c_void);
+        bpf_probe_read_kernel(
+            value.as_mut_ptr().cast::<c_void>(),
+            size_of::<u16>() as u32,
+            address as *const c_void,
+        );
         value.assume_init()
     }
 }
@@ -92,7 +100,11 @@ pub fn scalar(base: Typed, offset: u32) -> Option<u64> {
     let mut value = 0u64;
     // SAFETY: as in `probe`; `base` is only an address here.
     let failed = unsafe {
-        bpf_probe_read_kernel((&raw mut value).cast::<c_void>(), 8, base.add(offset as usize).cast::<c_void>())
+        bpf_probe_read_kernel(
+            (&raw mut value).cast::<c_void>(),
+            8,
+            base.add(offset as usize).cast::<c_void>(),
+        )
     };
     (failed == 0).then_some(value)
 }

@@ -9,8 +9,8 @@ use aya_ebpf::{
     maps::{PerCpuArray, RingBuf},
 };
 use varmor_common::abi::{
-    Binding, COUNTER_FAULTS, Descriptor, FAULTS, GlobRow, MAX_ARTEFACTS, MAX_BINDINGS, MAX_SLOTS, Managed, Point,
-    PointKey, SETTINGS as SETTING_WORDS, State, Transition,
+    Binding, COUNTER_FAULTS, Descriptor, FAULTS, GlobRow, MAX_ARTEFACTS, MAX_BINDINGS, MAX_SLOTS, Managed,
+    Point, PointKey, SETTINGS as SETTING_WORDS, State, Transition,
 };
 
 const NO_PREALLOC: usize = 1;
@@ -33,9 +33,11 @@ pub static SLOTS: Array<u32, { MAX_SLOTS as usize }> = Array::new();
 // information of 6.1 notes that it has no timer, for words and for maps without type information it notes nothing,
 // and only maps with equal notes may stand in for each other (`bpf_map_meta_equal`).
 #[btf_map]
-static DESCRIPTORS: ArrayOfMaps<Array<[u64; size_of::<Descriptor>() / 8], 1, INNER_MAP>, ARTEFACTS> = ArrayOfMaps::new();
+static DESCRIPTORS: ArrayOfMaps<Array<[u64; size_of::<Descriptor>() / 8], 1, INNER_MAP>, ARTEFACTS> =
+    ArrayOfMaps::new();
 #[btf_map]
-static STATES: ArrayOfMaps<Array<[u64; size_of::<State>() / 8], 1, INNER_MAP>, ARTEFACTS> = ArrayOfMaps::new();
+static STATES: ArrayOfMaps<Array<[u64; size_of::<State>() / 8], 1, INNER_MAP>, ARTEFACTS> =
+    ArrayOfMaps::new();
 #[btf_map]
 pub static TRANSITIONS: ArrayOfMaps<TransitionTable, ARTEFACTS> = ArrayOfMaps::new();
 #[btf_map]
@@ -58,28 +60,37 @@ pub fn descriptor(artefact: u32) -> Option<&'static Descriptor> {
     // place with a fact of equal value, which the loader overwrites.
     unsafe { (&raw mut key).write_volatile(0) };
     // SAFETY: user space fills the map with this type (`Tables::fill` of the agent).
-    DESCRIPTORS.get_value(artefact, &key).map(|words| unsafe { &*(&raw const *words).cast::<Descriptor>() })
+    DESCRIPTORS
+        .get_value(artefact, &key)
+        .map(|words| unsafe { &*(&raw const *words).cast::<Descriptor>() })
 }
 
 /// A state of an artefact.
 #[inline(always)]
 pub fn state(artefact: u32, number: u32) -> Option<&'static State> {
     // SAFETY: as in `descriptor`.
-    STATES.get_value(artefact, &number).map(|words| unsafe { &*(&raw const *words).cast::<State>() })
+    STATES
+        .get_value(artefact, &number)
+        .map(|words| unsafe { &*(&raw const *words).cast::<State>() })
 }
 
 /// A row of a byte automaton.
 #[inline(always)]
 pub fn glob_row(table: &'static GlobTable, number: u32) -> Option<&'static GlobRow> {
     // SAFETY: as in `descriptor`.
-    table.get(number).map(|words| unsafe { &*(&raw const *words).cast::<GlobRow>() })
+    table
+        .get(number)
+        .map(|words| unsafe { &*(&raw const *words).cast::<GlobRow>() })
 }
 
 /// A point of an artefact.
 #[inline(always)]
 pub fn point(table: &'static PointTable, key: &PointKey) -> Option<Point> {
     // SAFETY: entries of a loaded artefact never change, so the reference stays whole.
-    unsafe { table.get(key) }.map(|value| Point { verdict: *value as u32, site: (*value >> 32) as u32 })
+    unsafe { table.get(key) }.map(|value| Point {
+        verdict: *value as u32,
+        site: (*value >> 32) as u32,
+    })
 }
 
 /// Credentials that descend from labelled tasks: address -> 1.

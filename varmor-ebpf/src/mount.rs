@@ -2,7 +2,8 @@
 
 use varmor_common::{
     abi::{
-        FAULT_LENGTH, FAULT_READ, FAULT_TABLE, GLOB_DEAD, GLOB_START, MAX_MOUNT_CLASSES, MAX_NAME, VERDICT_DENY,
+        FAULT_LENGTH, FAULT_READ, FAULT_TABLE, GLOB_DEAD, GLOB_START, MAX_MOUNT_CLASSES, MAX_NAME,
+        VERDICT_DENY,
     },
     matcher::{NameHash, glob_step},
 };
@@ -25,7 +26,9 @@ pub const EVERY_CLASS: u64 = !MOUNT_FAULT;
 /// The type that rules see for calls that make no filesystem instance, as in vArmor.
 #[inline(always)]
 pub fn no_type() -> u64 {
-    NameHash::new(HASH_KEY.load()).word(u64::from_le_bytes(*b"none\0\0\0\0")).finish(4)
+    NameHash::new(HASH_KEY.load())
+        .word(u64::from_le_bytes(*b"none\0\0\0\0"))
+        .finish(4)
 }
 
 /// The hash of a short string at an address (filesystem types have at most 15 bytes in rules); 0 if unreadable.
@@ -36,7 +39,9 @@ pub extern "C" fn short_string_hash(address: u64) -> u64 {
     let mut word = 0u64;
     let mut length = 0u64;
     while length < 32 {
-        let Some(byte) = probe::<u8>(address + length) else { return 0 };
+        let Some(byte) = probe::<u8>(address + length) else {
+            return 0;
+        };
         if byte == 0 {
             break;
         }
@@ -57,7 +62,9 @@ pub extern "C" fn short_string_hash(address: u64) -> u64 {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn source_classes(artefact: u32, address: u64) -> u64 {
-    let Some(rows) = maps::MOUNT_SOURCES.get(artefact) else { return MOUNT_FAULT | u64::from(FAULT_TABLE) };
+    let Some(rows) = maps::MOUNT_SOURCES.get(artefact) else {
+        return MOUNT_FAULT | u64::from(FAULT_TABLE);
+    };
     let mut current = GLOB_START;
     let mut length = 0u32;
     while length <= MAX_NAME {
@@ -65,10 +72,13 @@ pub extern "C" fn source_classes(artefact: u32, address: u64) -> u64 {
             return MOUNT_FAULT | u64::from(FAULT_READ);
         };
         if byte == 0 {
-            return maps::glob_row(rows, current).map_or(MOUNT_FAULT | u64::from(FAULT_TABLE), |row| row.accept);
+            return maps::glob_row(rows, current)
+                .map_or(MOUNT_FAULT | u64::from(FAULT_TABLE), |row| row.accept);
         }
         if current != GLOB_DEAD {
-            let Some(row) = maps::glob_row(rows, current) else { return MOUNT_FAULT | u64::from(FAULT_TABLE) };
+            let Some(row) = maps::glob_row(rows, current) else {
+                return MOUNT_FAULT | u64::from(FAULT_TABLE);
+            };
             current = glob_step(row, byte);
         }
         length += 1;
@@ -81,7 +91,9 @@ pub extern "C" fn source_classes(artefact: u32, address: u64) -> u64 {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn mount_verdict(artefact: u32, flags: u32, fstype: u64, source: u64) -> u64 {
-    let Some(profile) = maps::descriptor(artefact) else { return u64::from(VERDICT_DENY) };
+    let Some(profile) = maps::descriptor(artefact) else {
+        return u64::from(VERDICT_DENY);
+    };
     let mut verdict = 0u32;
     let mut site = 0u32;
     let mut i = 0;

@@ -8,8 +8,8 @@ use core::ffi::c_void;
 use aya_ebpf::helpers::generated::bpf_probe_read_kernel;
 use varmor_common::{
     abi::{
-        Descriptor, FAULT_DEPTH, FAULT_DETACHED, FAULT_DISCONNECTED, FAULT_READ, FAULT_TABLE, GLOB_DEAD, GLOB_START,
-        MAX_DEPTH, PROFILE_FILESYSTEMS, STATE_EMITS, STATE_GLOBS, Transition,
+        Descriptor, FAULT_DEPTH, FAULT_DETACHED, FAULT_DISCONNECTED, FAULT_READ, FAULT_TABLE, GLOB_DEAD,
+        GLOB_START, MAX_DEPTH, PROFILE_FILESYSTEMS, STATE_EMITS, STATE_GLOBS, Transition,
     },
     matcher::{NameHash, Tables, class_symbol, filesystem_step, filesystem_symbol, glob_step, merge, next},
 };
@@ -50,12 +50,20 @@ pub const fn fault_of(collected: u64) -> u32 {
 
 #[inline(always)]
 const fn fault(collect_classes: bool, reason: u32) -> u64 {
-    if collect_classes { MOUNT_FAULT | reason as u64 } else { (reason as u64) << FAULT_SHIFT }
+    if collect_classes {
+        MOUNT_FAULT | reason as u64
+    } else {
+        (reason as u64) << FAULT_SHIFT
+    }
 }
 
 #[inline(always)]
 const fn collect(collect_classes: bool, collected: u64, says: u64, site: u32, request: u32) -> u64 {
-    if collect_classes { collected | says } else { merge(collected, says, site, request) }
+    if collect_classes {
+        collected | says
+    } else {
+        merge(collected, says, site, request)
+    }
 }
 
 #[inline(always)]
@@ -97,14 +105,18 @@ pub fn walk(subject: &Subject, mount: Typed, mount_address: u64, dentry: Typed, 
         let symbol = if length < INLINE_NAME {
             inline_hash(key, dentry, length)
         } else {
-            let Some(name) = scalar(dentry, DENTRY_NAME.load()) else { break };
+            let Some(name) = scalar(dentry, DENTRY_NAME.load()) else {
+                break;
+            };
             hash_long(name, length)
         };
         let candidate = may_have(profile, symbol) || facts & u64::from(STATE_GLOBS) != 0;
         if candidate || (facts >> 32) as u32 != number {
             let mut name = 0;
             if facts & u64::from(STATE_GLOBS) != 0 {
-                let Some(address) = scalar(dentry, DENTRY_NAME.load()) else { break };
+                let Some(address) = scalar(dentry, DENTRY_NAME.load()) else {
+                    break;
+                };
                 name = address;
             }
             let symbol = if candidate { symbol } else { NO_SYMBOL };
@@ -118,13 +130,19 @@ pub fn walk(subject: &Subject, mount: Typed, mount_address: u64, dentry: Typed, 
         depth += 1;
     }
     if !at_root {
-        return if depth == MAX_DEPTH { fault(false, FAULT_DEPTH) } else { disconnected(mount_address) };
+        return if depth == MAX_DEPTH {
+            fault(false, FAULT_DEPTH)
+        } else {
+            disconnected(mount_address)
+        };
     }
     if profile.flags & PROFILE_FILESYSTEMS != 0 {
         // SAFETY: as above.
         let magic = unsafe { u64_at(pointer(dentry, DENTRY_SB.load()), SB_MAGIC.load()) };
         if may_have(profile, filesystem_symbol(key, magic)) {
-            let Some(address) = scalar(mount, VFSMOUNT_ROOT.load()) else { return fault(false, FAULT_READ) };
+            let Some(address) = scalar(mount, VFSMOUNT_ROOT.load()) else {
+                return fault(false, FAULT_READ);
+            };
             collected = filesystem(address, number, pack(artefact, request), collected, magic);
             if fault_of(collected) != 0 {
                 return collected;
@@ -178,7 +196,11 @@ pub extern "C" fn hash_long(name: u64, length: u32) -> u64 {
         let mut words = [0u64; 8];
         // SAFETY: at most 63 of the buffer's 64 bytes are written.
         let failed = unsafe {
-            bpf_probe_read_kernel(words.as_mut_ptr().cast::<c_void>(), take, (name + u64::from(offset)) as *const c_void)
+            bpf_probe_read_kernel(
+                words.as_mut_ptr().cast::<c_void>(),
+                take,
+                (name + u64::from(offset)) as *const c_void,
+            )
         };
         if failed != 0 {
             return 0;
@@ -242,11 +264,15 @@ pub extern "C" fn enter(artefact: u32, number: u32, collected: u64, request: u32
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn step(artefact: u32, number: u32, symbol: u64, name: u64, length: u32) -> u32 {
-    let Some(record) = state(artefact, number) else { return 0 };
+    let Some(record) = state(artefact, number) else {
+        return 0;
+    };
     if symbol == NO_SYMBOL && record.flags & STATE_GLOBS == 0 {
         return record.default;
     }
-    let Some(transitions) = maps::TRANSITIONS.get(artefact) else { return record.default };
+    let Some(transitions) = maps::TRANSITIONS.get(artefact) else {
+        return record.default;
+    };
     next(&Transitions(transitions), number, record, symbol, || {
         let class = glob_class(artefact, name, length);
         (class != 0).then(|| class_symbol(HASH_KEY.load(), class as u32))
@@ -258,21 +284,27 @@ pub extern "C" fn step(artefact: u32, number: u32, symbol: u64, name: u64, lengt
 #[inline(never)]
 pub extern "C" fn glob_class(artefact: u32, name: u64, length: u32) -> u64 {
     let length = length & 255;
-    let Some(rows) = maps::COMPONENT_GLOBS.get(artefact) else { return 0 };
+    let Some(rows) = maps::COMPONENT_GLOBS.get(artefact) else {
+        return 0;
+    };
     let mut current = GLOB_START;
     let mut offset = 0u32;
     while offset < 256 {
         if offset >= length || current == GLOB_DEAD {
             break;
         }
-        let Some(word) = probe::<u64>(name + u64::from(offset)) else { return 0 };
+        let Some(word) = probe::<u64>(name + u64::from(offset)) else {
+            return 0;
+        };
         let mut word = word;
         let mut i = 0;
         while i < 8 {
             if offset + i >= length {
                 break;
             }
-            let Some(row) = maps::glob_row(rows, current) else { return 0 };
+            let Some(row) = maps::glob_row(rows, current) else {
+                return 0;
+            };
             current = glob_step(row, word as u8);
             word >>= 8;
             i += 1;
@@ -286,7 +318,13 @@ pub extern "C" fn glob_class(artefact: u32, name: u64, length: u32) -> u64 {
 /// filesystem, the components up to the filesystem's own root come first. Only what is said there is added.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub extern "C" fn filesystem(dentry: u64, number: u32, artefact_request: u64, collected: u64, magic: u64) -> u64 {
+pub extern "C" fn filesystem(
+    dentry: u64,
+    number: u32,
+    artefact_request: u64,
+    collected: u64,
+    magic: u64,
+) -> u64 {
     let artefact = artefact_request as u32;
     let request = (artefact_request >> 32) as u32 & 0xff;
     let mut dentry = dentry;
@@ -295,15 +333,25 @@ pub extern "C" fn filesystem(dentry: u64, number: u32, artefact_request: u64, co
     let mut depth = 0;
     let mut done = false;
     while depth < MAX_DEPTH {
-        let Some(fields) = Name::read(dentry) else { return fault(false, FAULT_READ) };
+        let Some(fields) = Name::read(dentry) else {
+            return fault(false, FAULT_READ);
+        };
         if fields.parent == dentry {
             done = true;
             break;
         }
-        let next = step(artefact, number, hash_long(fields.name, fields.length), fields.name, fields.length);
+        let next = step(
+            artefact,
+            number,
+            hash_long(fields.name, fields.length),
+            fields.name,
+            fields.length,
+        );
         if next != number {
             number = next;
-            let Some(record) = state(artefact, number) else { return fault(false, FAULT_TABLE) };
+            let Some(record) = state(artefact, number) else {
+                return fault(false, FAULT_TABLE);
+            };
             collected = merge(collected, record.now, record.now_site, request);
         }
         dentry = fields.parent;
@@ -312,11 +360,17 @@ pub extern "C" fn filesystem(dentry: u64, number: u32, artefact_request: u64, co
     if !done {
         return fault(false, FAULT_DEPTH);
     }
-    let Some(transitions) = maps::TRANSITIONS.get(artefact) else { return fault(false, FAULT_TABLE) };
-    let Some(record) = state(artefact, number) else { return fault(false, FAULT_TABLE) };
+    let Some(transitions) = maps::TRANSITIONS.get(artefact) else {
+        return fault(false, FAULT_TABLE);
+    };
+    let Some(record) = state(artefact, number) else {
+        return fault(false, FAULT_TABLE);
+    };
     let symbol = filesystem_symbol(HASH_KEY.load(), magic);
     if let Some(next) = filesystem_step(&Transitions(transitions), number, record, symbol) {
-        let Some(record) = state(artefact, next) else { return fault(false, FAULT_TABLE) };
+        let Some(record) = state(artefact, next) else {
+            return fault(false, FAULT_TABLE);
+        };
         collected = merge(collected, record.now, record.now_site, request);
     }
     collected
@@ -359,16 +413,26 @@ pub extern "C" fn climb(dentry: u64, mount: u64, number: u32, artefact_request: 
             root = next_root;
             continue;
         }
-        let Some(fields) = Name::read(dentry) else { return fault(classes, FAULT_READ) };
+        let Some(fields) = Name::read(dentry) else {
+            return fault(classes, FAULT_READ);
+        };
         if fields.parent == dentry {
             // Leaving the loop here would multiply the verifier's states tenfold; the callers never begin at a
             // dentry of the kernel's own mounts.
             return fault(classes, FAULT_DISCONNECTED);
         }
-        let next = step(artefact, number, hash_long(fields.name, fields.length), fields.name, fields.length);
+        let next = step(
+            artefact,
+            number,
+            hash_long(fields.name, fields.length),
+            fields.name,
+            fields.length,
+        );
         if next != number {
             number = next;
-            let Some(record) = state(artefact, number) else { return fault(classes, FAULT_TABLE) };
+            let Some(record) = state(artefact, number) else {
+                return fault(classes, FAULT_TABLE);
+            };
             collected = collect(classes, collected, record.now, record.now_site, request);
         }
         dentry = fields.parent;
@@ -383,7 +447,9 @@ pub extern "C" fn climb(dentry: u64, mount: u64, number: u32, artefact_request: 
         End::Detached => return fault(classes, FAULT_DETACHED),
         End::Unreadable => return fault(classes, FAULT_READ),
     }
-    let Some(record) = state(artefact, number) else { return fault(classes, FAULT_TABLE) };
+    let Some(record) = state(artefact, number) else {
+        return fault(classes, FAULT_TABLE);
+    };
     collect(classes, collected, record.root, record.root_site, request)
 }
 
@@ -412,7 +478,9 @@ enum End {
 #[inline(always)]
 fn end_of_walk(mount: u64) -> End {
     let own = mount - u64::from(MOUNT_VFSMOUNT.load());
-    let Some(namespace) = probe::<u64>(own + u64::from(MOUNT_NAMESPACE.load())) else { return End::Unreadable };
+    let Some(namespace) = probe::<u64>(own + u64::from(MOUNT_NAMESPACE.load())) else {
+        return End::Unreadable;
+    };
     if namespace == MNT_NS_INTERNAL {
         return End::Internal;
     }
@@ -449,7 +517,11 @@ impl Name {
     pub fn read(dentry: u64) -> Option<Self> {
         // `d_parent`, `d_name.{hash,len}` and `d_name.name` are neighbours, a fact that the loader checks.
         let [parent, hash_length, name] = probe::<[u64; 3]>(dentry + u64::from(DENTRY_PARENT.load()))?;
-        Some(Self { parent, name, length: (hash_length >> 32) as u32 })
+        Some(Self {
+            parent,
+            name,
+            length: (hash_length >> 32) as u32,
+        })
     }
 }
 
@@ -457,7 +529,10 @@ impl Name {
 #[inline(always)]
 pub fn path_addresses(path: Typed) -> Option<(u64, u64)> {
     use crate::offsets::{PATH_DENTRY, PATH_MNT};
-    Some((scalar(path, PATH_DENTRY.load())?, kernel::scalar(path, PATH_MNT.load())?))
+    Some((
+        scalar(path, PATH_DENTRY.load())?,
+        kernel::scalar(path, PATH_MNT.load())?,
+    ))
 }
 
 /// As [`climb`] from the start of the file automaton, with another name for the leaf: (`name`, `length`) is the
@@ -467,14 +542,26 @@ pub fn path_addresses(path: Typed) -> Option<(u64, u64)> {
 pub extern "C" fn climb_as(dentry: u64, mount: u64, name: u64, length: u64, artefact_request: u64) -> u64 {
     let artefact = artefact_request as u32;
     let request = (artefact_request >> 32) as u32 & 0xff;
-    let Some(profile) = maps::descriptor(artefact) else { return fault(false, FAULT_TABLE) };
-    let Some(leaf) = Name::read(dentry) else { return fault(false, FAULT_READ) };
+    let Some(profile) = maps::descriptor(artefact) else {
+        return fault(false, FAULT_TABLE);
+    };
+    let Some(leaf) = Name::read(dentry) else {
+        return fault(false, FAULT_READ);
+    };
     if leaf.parent == dentry {
         return 0;
     }
     let length = length as u32;
-    let number = step(artefact, profile.file_start, hash_long(name, length), name, length);
-    let Some(record) = state(artefact, number) else { return fault(false, FAULT_TABLE) };
+    let number = step(
+        artefact,
+        profile.file_start,
+        hash_long(name, length),
+        name,
+        length,
+    );
+    let Some(record) = state(artefact, number) else {
+        return fault(false, FAULT_TABLE);
+    };
     let collected = merge(0, record.now, record.now_site, request);
     climb(leaf.parent, mount, number, artefact_request, collected)
 }

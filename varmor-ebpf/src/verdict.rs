@@ -2,8 +2,8 @@
 
 use varmor_common::{
     abi::{
-        ACTION_ALLOWED, ACTION_AUDIT, ACTION_DENIED, ACTION_FAULT, COUNTER_AUDITED, COUNTER_DENIED, COUNTER_FAULTS,
-        FAULT_NONE, PROFILE_COMPLAIN, VERDICT_AUDIT, VERDICT_DENY,
+        ACTION_ALLOWED, ACTION_AUDIT, ACTION_DENIED, ACTION_FAULT, COUNTER_AUDITED, COUNTER_DENIED,
+        COUNTER_FAULTS, FAULT_NONE, PROFILE_COMPLAIN, VERDICT_AUDIT, VERDICT_DENY,
     },
     matcher::decide,
 };
@@ -31,7 +31,13 @@ pub fn lost(what: What, fault: u32) -> i32 {
 /// Ends a hook about a path: `collected` comes from a walk, `object` gives the addresses of dentry and mount for
 /// the event.
 #[inline(always)]
-pub fn file(subject: &Subject, what: What, request: u32, collected: u64, object: impl FnOnce() -> (u64, u64)) -> i32 {
+pub fn file(
+    subject: &Subject,
+    what: What,
+    request: u32,
+    collected: u64,
+    object: impl FnOnce() -> (u64, u64),
+) -> i32 {
     let complain = subject.profile.flags & PROFILE_COMPLAIN != 0;
     let fault = fault_of(collected);
     let verdict = decide(collected, request, subject.profile.file_default);

@@ -45,13 +45,20 @@ impl Btf {
     }
 
     pub fn read(path: &Path) -> Result<Self, BtfError> {
-        let data = std::fs::read(path)
-            .map_err(|source| BtfError::Read { path: path.display().to_string(), source })?;
+        let data = std::fs::read(path).map_err(|source| BtfError::Read {
+            path: path.display().to_string(),
+            source,
+        })?;
         Self::parse(data)
     }
 
     pub fn parse(data: Vec<u8>) -> Result<Self, BtfError> {
-        let mut btf = Self { data, types: vec![0], strings: 0, named: HashMap::new() };
+        let mut btf = Self {
+            data,
+            types: vec![0],
+            strings: 0,
+            named: HashMap::new(),
+        };
         let header = btf.word(4)? as usize;
         let first = header + btf.word(8)? as usize;
         let end = first + btf.word(12)? as usize;
@@ -81,7 +88,10 @@ impl Btf {
             bits += offset;
             type_id = member;
         }
-        (bits % 8 == 0).then_some(Field { offset: bits / 8, type_id })
+        (bits % 8 == 0).then_some(Field {
+            offset: bits / 8,
+            type_id,
+        })
     }
 
     /// Number of elements of a field that is an array.
@@ -89,7 +99,9 @@ impl Btf {
     pub fn array_length(&self, field: Field) -> Option<u32> {
         let id = self.strip(field.type_id)?;
         let at = *self.types.get(id as usize)?;
-        (kind_of(self.word(at + 4).ok()?) == KIND_ARRAY).then(|| self.word(at + 20).ok()).flatten()
+        (kind_of(self.word(at + 4).ok()?) == KIND_ARRAY)
+            .then(|| self.word(at + 20).ok())
+            .flatten()
     }
 
     /// Whether the kernel has a function of this name.
@@ -138,14 +150,25 @@ impl Btf {
     }
 
     fn word(&self, at: usize) -> Result<u32, BtfError> {
-        let bytes = self.data.get(at..at + 4).ok_or(BtfError::Damaged { offset: at })?;
-        Ok(u32::from_le_bytes(bytes.try_into().map_err(|_| BtfError::Damaged { offset: at })?))
+        let bytes = self
+            .data
+            .get(at..at + 4)
+            .ok_or(BtfError::Damaged { offset: at })?;
+        Ok(u32::from_le_bytes(
+            bytes.try_into().map_err(|_| BtfError::Damaged { offset: at })?,
+        ))
     }
 
     fn string(&self, offset: u32) -> Result<&[u8], BtfError> {
         let start = self.strings + offset as usize;
-        let rest = self.data.get(start..).ok_or(BtfError::Damaged { offset: start })?;
-        let length = rest.iter().position(|byte| *byte == 0).ok_or(BtfError::Damaged { offset: start })?;
+        let rest = self
+            .data
+            .get(start..)
+            .ok_or(BtfError::Damaged { offset: start })?;
+        let length = rest
+            .iter()
+            .position(|byte| *byte == 0)
+            .ok_or(BtfError::Damaged { offset: start })?;
         Ok(&rest[..length])
     }
 }
@@ -185,7 +208,9 @@ mod tests {
             return;
         };
         let path = btf.field("file", "f_path").expect("every kernel has file.f_path");
-        let dentry = btf.field("file", "f_path.dentry").expect("every kernel has file.f_path.dentry");
+        let dentry = btf
+            .field("file", "f_path.dentry")
+            .expect("every kernel has file.f_path.dentry");
         assert_eq!(dentry.offset, path.offset + 8);
         assert!(btf.field("file", "no_such_field").is_none());
     }

@@ -36,7 +36,11 @@ const WANTED: &[Wanted] = &[
     ("TASK_COMM", "task_struct", &["comm"]),
     ("TASK_NSPROXY", "task_struct", &["nsproxy"]),
     ("TASK_MM", "task_struct", &["mm"]),
-    ("TASK_START", "task_struct", &["start_boottime", "real_start_time"]),
+    (
+        "TASK_START",
+        "task_struct",
+        &["start_boottime", "real_start_time"],
+    ),
     ("NSPROXY_MNT", "nsproxy", &["mnt_ns"]),
     ("MM_EXE_FILE", "mm_struct", &["exe_file"]),
     ("VMA_FILE", "vm_area_struct", &["vm_file"]),
@@ -62,7 +66,10 @@ pub struct Facts {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum FactError {
     #[error("this kernel's `struct {structure}` has no field `{field}`")]
-    Missing { structure: &'static str, field: &'static str },
+    Missing {
+        structure: &'static str,
+        field: &'static str,
+    },
     #[error("this kernel's layout is unknown: {0}")]
     Layout(&'static str),
 }
@@ -73,13 +80,17 @@ impl Facts {
     pub fn of(btf: &Btf) -> Result<Self, FactError> {
         let mut offsets = Vec::with_capacity(WANTED.len() + 2);
         for (constant, structure, names) in WANTED {
-            let field = first(btf, structure, names)
-                .ok_or(FactError::Missing { structure, field: names.first().copied().unwrap_or_default() })?;
+            let field = first(btf, structure, names).ok_or(FactError::Missing {
+                structure,
+                field: names.first().copied().unwrap_or_default(),
+            })?;
             offsets.push((*constant, field.offset));
         }
         // An anonymous mount namespace has a sequence number of zero; kernels without the number (6.18 and later)
         // give it a fixed inode number.
-        let (by, offset) = btf.field("mnt_namespace", "seq").map_or((2, 0), |field| (1, field.offset));
+        let (by, offset) = btf
+            .field("mnt_namespace", "seq")
+            .map_or((2, 0), |field| (1, field.offset));
         offsets.push(("ANONYMOUS_BY", by));
         offsets.push(("MNTNS_SEQ", offset));
         let facts = Self { offsets };
@@ -88,22 +99,31 @@ impl Facts {
     }
 
     fn get(&self, name: &str) -> u32 {
-        self.offsets.iter().find(|(constant, _)| *constant == name).map_or(u32::MAX, |(_, value)| *value)
+        self.offsets
+            .iter()
+            .find(|(constant, _)| *constant == name)
+            .map_or(u32::MAX, |(_, value)| *value)
     }
 
     /// What the programs take for granted about neighbouring fields.
     fn check(&self, btf: &Btf) -> Result<(), FactError> {
         let parent = self.get("DENTRY_PARENT");
         if self.get("DENTRY_NAME_LEN") != parent + 12 || self.get("DENTRY_NAME") != parent + 16 {
-            return Err(FactError::Layout("dentry.d_parent and dentry.d_name are no neighbours"));
+            return Err(FactError::Layout(
+                "dentry.d_parent and dentry.d_name are no neighbours",
+            ));
         }
         let mountpoint = btf.field("mount", "mnt_mountpoint").map(|field| field.offset);
         if mountpoint != Some(self.get("MOUNT_PARENT") + 8) {
-            return Err(FactError::Layout("mount.mnt_parent and mount.mnt_mountpoint are no neighbours"));
+            return Err(FactError::Layout(
+                "mount.mnt_parent and mount.mnt_mountpoint are no neighbours",
+            ));
         }
         let inline = first(btf, "dentry", INLINE_NAME).and_then(|field| btf.array_length(field));
         if inline.is_none_or(|bytes| bytes < INLINE_NAME_BYTES) {
-            return Err(FactError::Layout("the name inside a dentry is shorter than 32 bytes"));
+            return Err(FactError::Layout(
+                "the name inside a dentry is shorter than 32 bytes",
+            ));
         }
         Ok(())
     }

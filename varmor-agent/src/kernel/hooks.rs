@@ -50,7 +50,11 @@ pub const HOOKS: &[Hook] = &[
     hook("file_truncate", FILE, CoveredBy("path_truncate")),
     hook("path_truncate", FILE, Required),
     hook("path_chmod", FILE, Required),
-    hook("path_chown", FILE, CoveredBy("nothing: chown of a write-protected file is not refused on this kernel")),
+    hook(
+        "path_chown",
+        FILE,
+        CoveredBy("nothing: chown of a write-protected file is not refused on this kernel"),
+    ),
     hook("path_mknod", FILE, Required),
     hook("path_mkdir", FILE, Required),
     hook("path_rmdir", FILE, Required),
@@ -75,5 +79,9 @@ pub const HOOKS: &[Hook] = &[
 ];
 
 const fn hook(name: &'static str, groups: HookGroups, presence: Presence) -> Hook {
-    Hook { name, groups, presence }
+    Hook {
+        name,
+        groups,
+        presence,
+    }
 }

@@ -38,11 +38,17 @@ pub fn probe() -> Support {
         feature("bpf-lsm", lsms.iter().any(|lsm| lsm == "bpf"), || {
             "add `bpf` to the lsm= list of the kernel command line, and mount securityfs".to_owned()
         }),
-        feature("apparmor", lsms.iter().any(|lsm| lsm == "apparmor"), || "not in the lsm= list".to_owned()),
-        feature("bpffs", fs::metadata("/sys/fs/bpf").is_ok(), || "mount -t bpf bpf /sys/fs/bpf".to_owned()),
-        feature("cgroup-v2", fs::metadata("/sys/fs/cgroup/cgroup.procs").is_ok(), || {
-            "tasks are found by their cgroup v2: mount -t cgroup2 cgroup2 /sys/fs/cgroup".to_owned()
+        feature("apparmor", lsms.iter().any(|lsm| lsm == "apparmor"), || {
+            "not in the lsm= list".to_owned()
         }),
+        feature("bpffs", fs::metadata("/sys/fs/bpf").is_ok(), || {
+            "mount -t bpf bpf /sys/fs/bpf".to_owned()
+        }),
+        feature(
+            "cgroup-v2",
+            fs::metadata("/sys/fs/cgroup/cgroup.procs").is_ok(),
+            || "tasks are found by their cgroup v2: mount -t cgroup2 cgroup2 /sys/fs/cgroup".to_owned(),
+        ),
     ];
     match &btf {
         Err(error) => features.push(Feature {
@@ -61,7 +67,11 @@ pub fn probe() -> Support {
             features.extend(hooks(btf));
         }
     }
-    Support { kernel, lsms, features }
+    Support {
+        kernel,
+        lsms,
+        features,
+    }
 }
 
 impl Support {
@@ -70,10 +80,16 @@ impl Support {
         let missing: Vec<String> = self
             .features
             .iter()
-            .filter(|feature| !feature.available && feature.name != "apparmor" && !feature.name.starts_with("hook "))
+            .filter(|feature| {
+                !feature.available && feature.name != "apparmor" && !feature.name.starts_with("hook ")
+            })
             .map(|feature| format!("{}: {}", feature.name, feature.detail))
             .collect();
-        if missing.is_empty() { Ok(()) } else { Err(missing.join("; ")) }
+        if missing.is_empty() {
+            Ok(())
+        } else {
+            Err(missing.join("; "))
+        }
     }
 }
 
@@ -90,7 +106,8 @@ impl fmt::Display for Support {
 
 /// Hooks that not every kernel has, and what covers for a missing one.
 fn hooks(btf: &Btf) -> Vec<Feature> {
-    let task_storage = btf.has_function("bpf_task_storage_get") || btf.field("task_struct", "bpf_storage").is_some();
+    let task_storage =
+        btf.has_function("bpf_task_storage_get") || btf.field("task_struct", "bpf_storage").is_some();
     HOOKS
         .iter()
         .filter(|hook| hook.presence != Presence::TaskHash || !task_storage)
@@ -101,13 +118,21 @@ fn hooks(btf: &Btf) -> Vec<Feature> {
                 (false, Presence::CoveredBy(other)) => format!("covered by {other}"),
                 (false, _) => "missing: the BPF enforcer cannot start".to_owned(),
             };
-            Feature { name: format!("hook {}", hook.name), available, detail }
+            Feature {
+                name: format!("hook {}", hook.name),
+                available,
+                detail,
+            }
         })
         .collect()
 }
 
 fn feature(name: &str, available: bool, otherwise: impl FnOnce() -> String) -> Feature {
-    Feature { name: name.to_owned(), available, detail: if available { String::new() } else { otherwise() } }
+    Feature {
+        name: name.to_owned(),
+        available,
+        detail: if available { String::new() } else { otherwise() },
+    }
 }
 
 fn read_line(path: &str) -> Option<String> {

@@ -26,7 +26,9 @@ pub fn capable(ctx: LsmContext) -> i32 {
     if (profile.caps_deny | profile.caps_audit) & bit == 0 {
         return ALLOW;
     }
-    let Some(credential) = raw_argument::<0>(&ctx) else { return ALLOW };
+    let Some(credential) = raw_argument::<0>(&ctx) else {
+        return ALLOW;
+    };
     if !belongs_to_protected(credential) {
         return ALLOW;
     }
@@ -40,5 +42,12 @@ pub fn capable(ctx: LsmContext) -> i32 {
     // SAFETY: `capability` is below 64.
     let site = unsafe { *profile.cap_sites.as_ptr().add(mask::<63>(capability) as usize) };
     let quiet = raw_argument::<3>(&ctx).unwrap_or(0) & NO_AUDIT != 0;
-    quiet_point(&subject, WHAT, u32::MAX, u64::from(verdict) | u64::from(site) << 32, [capability, 0, 0], quiet)
+    quiet_point(
+        &subject,
+        WHAT,
+        u32::MAX,
+        u64::from(verdict) | u64::from(site) << 32,
+        [capability, 0, 0],
+        quiet,
+    )
 }

@@ -33,16 +33,28 @@ pub fn bprm_check_security(ctx: LsmContext) -> i32 {
     if verdict != ALLOW {
         return DENY;
     }
-    let Some(name) = scalar(bprm, BPRM_FILENAME.load()) else { return DENY };
+    let Some(name) = scalar(bprm, BPRM_FILENAME.load()) else {
+        return DENY;
+    };
     let called = last_component(name);
     if called == 0 {
         return ALLOW;
     }
-    let Some(dentry) = scalar(executed, FILE_PATH.load() + PATH_DENTRY.load()) else { return DENY };
-    let Some(mount) = scalar(executed, FILE_PATH.load() + PATH_MNT.load()) else { return DENY };
+    let Some(dentry) = scalar(executed, FILE_PATH.load() + PATH_DENTRY.load()) else {
+        return DENY;
+    };
+    let Some(mount) = scalar(executed, FILE_PATH.load() + PATH_MNT.load()) else {
+        return DENY;
+    };
     let offset = called & 0xffff;
     let length = (called >> 16) as u32;
-    let collected = path::climb_as(dentry, mount, name + offset, u64::from(length), path::pack(subject.artefact, PERM_EXEC));
+    let collected = path::climb_as(
+        dentry,
+        mount,
+        name + offset,
+        u64::from(length),
+        path::pack(subject.artefact, PERM_EXEC),
+    );
     file(&subject, WHAT, PERM_EXEC, collected, || (dentry, mount))
 }
 
@@ -101,7 +113,9 @@ pub fn file_mprotect(ctx: LsmContext) -> i32 {
 
 #[inline(always)]
 fn mapped(subject: &Subject, what: What, mapped_file: Typed) -> i32 {
-    let Some(mount_address) = scalar(mapped_file, FILE_PATH.load() + PATH_MNT.load()) else { return DENY };
+    let Some(mount_address) = scalar(mapped_file, FILE_PATH.load() + PATH_MNT.load()) else {
+        return DENY;
+    };
     // SAFETY: `mapped_file` is a BTF pointer to a file.
     let (mount, dentry) = unsafe {
         (
@@ -111,7 +125,10 @@ fn mapped(subject: &Subject, what: What, mapped_file: Typed) -> i32 {
     };
     let collected = walk(subject, mount, mount_address, dentry, PERM_EXEC);
     file(subject, what, PERM_EXEC, collected, || {
-        (scalar(mapped_file, FILE_PATH.load() + PATH_DENTRY.load()).unwrap_or(0), mount_address)
+        (
+            scalar(mapped_file, FILE_PATH.load() + PATH_DENTRY.load()).unwrap_or(0),
+            mount_address,
+        )
     })
 }
 
@@ -124,10 +141,16 @@ pub extern "C" fn last_component(address: u64) -> u64 {
     let mut start = address;
     let mut length = 0u64;
     while length < MAX_FILENAME {
-        let Some(byte) = probe::<u8>(address + length) else { return 0 };
+        let Some(byte) = probe::<u8>(address + length) else {
+            return 0;
+        };
         if byte == 0 {
             let size = address + length - start;
-            return if size == 0 { 0 } else { (start - address) & 0xffff | size << 16 };
+            return if size == 0 {
+                0
+            } else {
+                (start - address) & 0xffff | size << 16
+            };
         }
         length += 1;
         if byte == b'/' {

@@ -1,18 +1,14 @@
 //! Files: opening them, and everything that changes them or their names.
 
 use aya_ebpf::{macros::lsm, programs::LsmContext};
-use varmor_common::abi::{
-    EVENT_FILE, PERM_ALL, PERM_APPEND, PERM_READ, PERM_STRUCT, PERM_WRITE, operation,
-};
+use varmor_common::abi::{EVENT_FILE, PERM_ALL, PERM_APPEND, PERM_READ, PERM_STRUCT, PERM_WRITE, operation};
 
 use super::subject_or_return;
 use crate::{
     audit::What,
     identity::Subject,
     kernel::{Typed, is_zero, pointer, probe, probe_or_zero, raw_argument, scalar, u32_at},
-    offsets::{
-        DENTRY_INODE, FILE_FLAGS, FILE_MODE, FILE_PATH, INODE_MODE, PATH_DENTRY, PATH_MNT,
-    },
+    offsets::{DENTRY_INODE, FILE_FLAGS, FILE_MODE, FILE_PATH, INODE_MODE, PATH_DENTRY, PATH_MNT},
     path::walk,
     verdict::{ALLOW, DENY, file},
 };
@@ -34,7 +30,12 @@ pub fn file_open(ctx: LsmContext) -> i32 {
     let subject = subject_or_return!(WHAT);
     let opened: Typed = ctx.arg(0);
     // SAFETY: `opened` is the hook's argument.
-    let (mode, flags) = unsafe { (u32_at(opened, FILE_MODE.load()), u32_at(opened, FILE_FLAGS.load())) };
+    let (mode, flags) = unsafe {
+        (
+            u32_at(opened, FILE_MODE.load()),
+            u32_at(opened, FILE_FLAGS.load()),
+        )
+    };
     if mode & FMODE_NOACCOUNT != 0 || flags & FMODE_EXEC != 0 {
         return ALLOW;
     }
@@ -43,7 +44,11 @@ pub fn file_open(ctx: LsmContext) -> i32 {
         request |= PERM_READ;
     }
     if mode & FMODE_WRITE != 0 {
-        request |= if flags & O_APPEND != 0 { PERM_APPEND } else { PERM_WRITE };
+        request |= if flags & O_APPEND != 0 {
+            PERM_APPEND
+        } else {
+            PERM_WRITE
+        };
     }
     if flags & O_TRUNC != 0 {
         request |= PERM_WRITE;
@@ -87,7 +92,11 @@ pub fn path_mkdir(ctx: LsmContext) -> i32 {
 
 #[lsm(hook = "path_rmdir")]
 pub fn path_rmdir(ctx: LsmContext) -> i32 {
-    entry(&ctx, What::new(EVENT_FILE, operation::RMDIR), PERM_WRITE | PERM_STRUCT)
+    entry(
+        &ctx,
+        What::new(EVENT_FILE, operation::RMDIR),
+        PERM_WRITE | PERM_STRUCT,
+    )
 }
 
 #[lsm(hook = "path_unlink")]
@@ -120,7 +129,9 @@ pub fn path_link(ctx: LsmContext) -> i32 {
 pub fn path_rename(ctx: LsmContext) -> i32 {
     const WHAT: What = What::new(EVENT_FILE, operation::RENAME);
     let subject = subject_or_return!(WHAT);
-    let (Some(old), Some(new)) = (raw_argument::<1>(&ctx), raw_argument::<3>(&ctx)) else { return DENY };
+    let (Some(old), Some(new)) = (raw_argument::<1>(&ctx), raw_argument::<3>(&ctx)) else {
+        return DENY;
+    };
     if named::<0, 1>(&ctx, &subject, WHAT, PERM_ALL | folder_bit(mode_of(old))) != ALLOW {
         return DENY;
     }
@@ -135,7 +146,9 @@ fn open_file(subject: &Subject, what: What, opened: Typed, request: u32) -> i32 
     if (subject.profile.file_perms | subject.profile.file_default) & request == 0 {
         return ALLOW;
     }
-    let Some(mount_address) = scalar(opened, FILE_PATH.load() + PATH_MNT.load()) else { return DENY };
+    let Some(mount_address) = scalar(opened, FILE_PATH.load() + PATH_MNT.load()) else {
+        return DENY;
+    };
     // SAFETY: `opened` is a BTF pointer to a file.
     let (mount, dentry) = unsafe {
         (
@@ -145,7 +158,10 @@ fn open_file(subject: &Subject, what: What, opened: Typed, request: u32) -> i32 
     };
     let collected = walk(subject, mount, mount_address, dentry, request);
     file(subject, what, request, collected, || {
-        (scalar(opened, FILE_PATH.load() + PATH_DENTRY.load()).unwrap_or(0), mount_address)
+        (
+            scalar(opened, FILE_PATH.load() + PATH_DENTRY.load()).unwrap_or(0),
+            mount_address,
+        )
     })
 }
 
@@ -161,9 +177,13 @@ fn one_path(ctx: &LsmContext, what: What) -> i32 {
     let dentry = unsafe { pointer(path, PATH_DENTRY.load()) };
     // SAFETY: as above.
     let mount = unsafe { pointer(path, PATH_MNT.load()) };
-    let Some(mount_address) = scalar(path, PATH_MNT.load()) else { return DENY };
+    let Some(mount_address) = scalar(path, PATH_MNT.load()) else {
+        return DENY;
+    };
     let collected = walk(&subject, mount, mount_address, dentry, PERM_WRITE);
-    file(&subject, what, PERM_WRITE, collected, || (scalar(path, PATH_DENTRY.load()).unwrap_or(0), mount_address))
+    file(&subject, what, PERM_WRITE, collected, || {
+        (scalar(path, PATH_DENTRY.load()).unwrap_or(0), mount_address)
+    })
 }
 
 /// A hook whose arguments are the folder's path and the entry's dentry.
@@ -175,16 +195,25 @@ fn entry(ctx: &LsmContext, what: What, request: u32) -> i32 {
 
 /// Judges the entry that argument `DENTRY` of the hook names in the folder of argument `FOLDER`.
 #[inline(always)]
-fn named<const FOLDER: i32, const DENTRY: i32>(ctx: &LsmContext, subject: &Subject, what: What, request: u32) -> i32 {
+fn named<const FOLDER: i32, const DENTRY: i32>(
+    ctx: &LsmContext,
+    subject: &Subject,
+    what: What,
+    request: u32,
+) -> i32 {
     if (subject.profile.file_perms | subject.profile.file_default) & request == 0 {
         return ALLOW;
     }
     let path: Typed = ctx.arg(FOLDER as usize);
     // SAFETY: `path` is a path argument of the hook.
     let mount = unsafe { pointer(path, PATH_MNT.load()) };
-    let Some(mount_address) = scalar(path, PATH_MNT.load()) else { return DENY };
+    let Some(mount_address) = scalar(path, PATH_MNT.load()) else {
+        return DENY;
+    };
     let collected = walk(subject, mount, mount_address, ctx.arg(DENTRY as usize), request);
-    file(subject, what, request, collected, || (raw_argument::<DENTRY>(ctx).unwrap_or(0), mount_address))
+    file(subject, what, request, collected, || {
+        (raw_argument::<DENTRY>(ctx).unwrap_or(0), mount_address)
+    })
 }
 
 /// The file mode behind the dentry at an address; 0 for a name without an object.

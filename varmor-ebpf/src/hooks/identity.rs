@@ -17,7 +17,9 @@ const TRY_AGAIN: i32 = -11;
 /// which therefore act under the label of the task that made them.
 #[lsm(hook = "task_alloc")]
 pub fn task_alloc(ctx: LsmContext) -> i32 {
-    let Some(label) = identity::current_label() else { return 0 };
+    let Some(label) = identity::current_label() else {
+        return 0;
+    };
     #[cfg(feature = "ts")]
     let stored = storage::set(ctx.arg(0), label);
     #[cfg(not(feature = "ts"))]
@@ -47,10 +49,18 @@ pub fn bprm_creds_for_exec(ctx: LsmContext) -> i32 {
     if identity::current_label().is_some() {
         return 0;
     }
-    let Some((cgroup, managed)) = managed_cgroup() else { return 0 };
-    let label = Label { binding: managed.binding, _pad: 0, cgroup };
+    let Some((cgroup, managed)) = managed_cgroup() else {
+        return 0;
+    };
+    let label = Label {
+        binding: managed.binding,
+        _pad: 0,
+        cgroup,
+    };
     let bprm: kernel::Typed = ctx.arg(0);
-    let Some(credential) = kernel::scalar(bprm, BPRM_CRED.load()) else { return TRY_AGAIN };
+    let Some(credential) = kernel::scalar(bprm, BPRM_CRED.load()) else {
+        return TRY_AGAIN;
+    };
     if remember_credential(credential) && storage::set_current(label) {
         0
     } else {
@@ -86,7 +96,9 @@ fn inherit(ctx: &LsmContext) -> i32 {
     if identity::current_label().is_none() {
         return 0;
     }
-    let (Some(new), Some(old)) = (raw_argument::<0>(ctx), raw_argument::<1>(ctx)) else { return TRY_AGAIN };
+    let (Some(new), Some(old)) = (raw_argument::<0>(ctx), raw_argument::<1>(ctx)) else {
+        return TRY_AGAIN;
+    };
     if !belongs_to_protected(old) || remember_credential(new) {
         0
     } else {

@@ -2,9 +2,7 @@
 //! it is moved into place, and by the end-of-walk check, which denies files on detached mounts.
 
 use aya_ebpf::{macros::lsm, programs::LsmContext};
-use varmor_common::abi::{
-    EVENT_FILE, EVENT_MOUNT, MOUNT_UMOUNT, PERM_STRUCT, PERM_WRITE, operation,
-};
+use varmor_common::abi::{EVENT_FILE, EVENT_MOUNT, MOUNT_UMOUNT, PERM_STRUCT, PERM_WRITE, operation};
 
 use super::subject_or_return;
 use crate::{
@@ -28,10 +26,20 @@ pub fn sb_mount(ctx: LsmContext) -> i32 {
     let flags: u64 = ctx.arg(3);
     // Bits that user space must not be able to set for itself.
     let flags = flags as u32 & !MOUNT_UMOUNT;
-    let (Some(source), Some(fstype)) = (raw_argument::<0>(&ctx), raw_argument::<2>(&ctx)) else { return DENY };
+    let (Some(source), Some(fstype)) = (raw_argument::<0>(&ctx), raw_argument::<2>(&ctx)) else {
+        return DENY;
+    };
     if subject.profile.mount_classes != 0 {
-        let typed = if flags & NO_INSTANCE != 0 { no_type() } else { type_at(fstype) };
-        let classes = if flags & MS_REMOUNT != 0 { EVERY_CLASS } else { classes_of(subject.artefact, source, flags) };
+        let typed = if flags & NO_INSTANCE != 0 {
+            no_type()
+        } else {
+            type_at(fstype)
+        };
+        let classes = if flags & MS_REMOUNT != 0 {
+            EVERY_CLASS
+        } else {
+            classes_of(subject.artefact, source, flags)
+        };
         let verdict = conclude(&subject, WHAT, flags, typed, classes, fstype);
         if verdict != ALLOW {
             return DENY;
@@ -51,9 +59,13 @@ fn target(ctx: &LsmContext, argument: usize, subject: &Subject) -> i32 {
     let path: Typed = ctx.arg(argument);
     // SAFETY: `path` is the hook's argument.
     let (mount, dentry) = unsafe { (pointer(path, PATH_MNT.load()), pointer(path, PATH_DENTRY.load())) };
-    let Some((dentry_address, mount_address)) = path_addresses(path) else { return DENY };
+    let Some((dentry_address, mount_address)) = path_addresses(path) else {
+        return DENY;
+    };
     let collected = walk(subject, mount, mount_address, dentry, REQUEST);
-    file(subject, WHAT, REQUEST, collected, || (dentry_address, mount_address))
+    file(subject, WHAT, REQUEST, collected, || {
+        (dentry_address, mount_address)
+    })
 }
 
 #[lsm(hook = "sb_umount")]
@@ -63,8 +75,16 @@ pub fn sb_umount(ctx: LsmContext) -> i32 {
     if subject.profile.mount_classes == 0 {
         return ALLOW;
     }
-    let Some(mount) = raw_argument::<0>(&ctx) else { return DENY };
-    let classes = climb(0, mount, subject.profile.mount_start, pack(subject.artefact, 0) | COLLECT_CLASSES, 0);
+    let Some(mount) = raw_argument::<0>(&ctx) else {
+        return DENY;
+    };
+    let classes = climb(
+        0,
+        mount,
+        subject.profile.mount_start,
+        pack(subject.artefact, 0) | COLLECT_CLASSES,
+        0,
+    );
     conclude(&subject, WHAT, MOUNT_UMOUNT, no_type(), classes, 0)
 }
 
@@ -75,13 +95,22 @@ pub fn move_mount(ctx: LsmContext) -> i32 {
     let subject = subject_or_return!(WHAT);
     if subject.profile.mount_classes != 0 {
         let from: Typed = ctx.arg(0);
-        let Some((dentry, mount)) = path_addresses(from) else { return DENY };
+        let Some((dentry, mount)) = path_addresses(from) else {
+            return DENY;
+        };
         let verdict = if is_detached(mount) {
-            let Some(name) = type_of_mount(mount) else { return DENY };
+            let Some(name) = type_of_mount(mount) else {
+                return DENY;
+            };
             conclude(&subject, WHAT, 0, type_at(name), EVERY_CLASS, name)
         } else {
-            let classes =
-                climb(dentry, mount, subject.profile.mount_start, pack(subject.artefact, 0) | COLLECT_CLASSES, 0);
+            let classes = climb(
+                dentry,
+                mount,
+                subject.profile.mount_start,
+                pack(subject.artefact, 0) | COLLECT_CLASSES,
+                0,
+            );
             conclude(&subject, WHAT, MS_MOVE, no_type(), classes, 0)
         };
         if verdict != ALLOW {
@@ -100,8 +129,16 @@ pub fn sb_pivotroot(ctx: LsmContext) -> i32 {
         return ALLOW;
     }
     let new: Typed = ctx.arg(1);
-    let Some((dentry, mount)) = path_addresses(new) else { return DENY };
-    let classes = climb(dentry, mount, subject.profile.mount_start, pack(subject.artefact, 0) | COLLECT_CLASSES, 0);
+    let Some((dentry, mount)) = path_addresses(new) else {
+        return DENY;
+    };
+    let classes = climb(
+        dentry,
+        mount,
+        subject.profile.mount_start,
+        pack(subject.artefact, 0) | COLLECT_CLASSES,
+        0,
+    );
     conclude(&subject, WHAT, MS_MOVE, no_type(), classes, 0)
 }
 
@@ -122,13 +159,27 @@ fn conclude(subject: &Subject, what: What, flags: u32, fstype: u64, classes: u64
         return lost(what, classes as u32 & 7);
     }
     let verdict = mount_verdict(subject.artefact, flags, fstype, classes);
-    let name: [u64; 2] = if type_name == 0 { [0; 2] } else { probe(type_name).unwrap_or([0; 2]) };
-    point(subject, what, u32::MAX, verdict, [u64::from(flags), name[0], name[1]])
+    let name: [u64; 2] = if type_name == 0 {
+        [0; 2]
+    } else {
+        probe(type_name).unwrap_or([0; 2])
+    };
+    point(
+        subject,
+        what,
+        u32::MAX,
+        verdict,
+        [u64::from(flags), name[0], name[1]],
+    )
 }
 
 #[inline(always)]
 fn type_at(address: u64) -> u64 {
-    if address == 0 { no_type() } else { short_string_hash(address) }
+    if address == 0 {
+        no_type()
+    } else {
+        short_string_hash(address)
+    }
 }
 
 #[inline(always)]
@@ -151,4 +202,3 @@ fn classes_of(artefact: u32, source: u64, flags: u32) -> u64 {
     }
     source_classes(artefact, source)
 }
-

@@ -2,9 +2,7 @@
 
 use aya_ebpf::{helpers::generated::bpf_probe_read_kernel, macros::lsm, programs::LsmContext};
 use core::ffi::c_void;
-use varmor_common::abi::{
-    EVENT_CONNECT, EVENT_SOCKET, PROFILE_EGRESS, PROFILE_SOCKETS, operation,
-};
+use varmor_common::abi::{EVENT_CONNECT, EVENT_SOCKET, PROFILE_EGRESS, PROFILE_SOCKETS, operation};
 
 use super::subject_or_return;
 use crate::{
@@ -63,7 +61,13 @@ fn judge_socket(kernel: i32, family: u32, kind: u32, protocol: u32) -> i32 {
     }
     let kind = kind & SOCK_TYPE_MASK;
     let verdict = socket(subject.artefact, family, kind, protocol);
-    point(&subject, WHAT, u32::MAX, verdict, [u64::from(family), u64::from(kind), u64::from(protocol)])
+    point(
+        &subject,
+        WHAT,
+        u32::MAX,
+        verdict,
+        [u64::from(family), u64::from(kind), u64::from(protocol)],
+    )
 }
 
 #[lsm(hook = "socket_connect")]
@@ -73,7 +77,9 @@ pub fn socket_connect(ctx: LsmContext) -> i32 {
     if subject.profile.flags & PROFILE_EGRESS == 0 {
         return ALLOW;
     }
-    let Some(address) = raw_argument::<1>(&ctx) else { return DENY };
+    let Some(address) = raw_argument::<1>(&ctx) else {
+        return DENY;
+    };
     let length: i32 = ctx.arg(2);
     // `AF_UNSPEC` dissolves the association here.
     judge_address(&subject, WHAT, address, length as u64, AF_UNSPEC)
@@ -89,7 +95,12 @@ pub fn socket_sendmsg(ctx: LsmContext) -> i32 {
     }
     let message: Typed = ctx.arg(1);
     // SAFETY: `message` is the hook's argument; the name is a plain (`void *`) address.
-    let (name, length) = unsafe { (u64_at(message, MSG_NAME.load()), u32_at(message, MSG_NAMELEN.load())) };
+    let (name, length) = unsafe {
+        (
+            u64_at(message, MSG_NAME.load()),
+            u32_at(message, MSG_NAMELEN.load()),
+        )
+    };
     if name == 0 {
         return ALLOW;
     }
@@ -108,11 +119,19 @@ pub fn socket_sendmsg(ctx: LsmContext) -> i32 {
 #[inline(always)]
 fn judge_address(subject: &Subject, what: What, address: u64, length: u64, unspecified: u32) -> i32 {
     let mut words = [0u64; 4];
-    let length = if length > ADDRESS_SIZE { ADDRESS_SIZE } else { length };
+    let length = if length > ADDRESS_SIZE {
+        ADDRESS_SIZE
+    } else {
+        length
+    };
     let length = mask::<31>(length) as u32;
     // SAFETY: at most 31 of the 32 bytes are written.
     let failed = unsafe {
-        bpf_probe_read_kernel(words.as_mut_ptr().cast::<c_void>(), length, address as *const c_void)
+        bpf_probe_read_kernel(
+            words.as_mut_ptr().cast::<c_void>(),
+            length,
+            address as *const c_void,
+        )
     };
     if failed != 0 {
         return DENY;
@@ -128,5 +147,11 @@ fn judge_address(subject: &Subject, what: What, address: u64, length: u64, unspe
         return ALLOW;
     };
     let verdict = destination(subject.artefact, hi, lo, port);
-    point(subject, what, u32::MAX, verdict, [hi, lo, u64::from(port) | u64::from(family) << 32])
+    point(
+        subject,
+        what,
+        u32::MAX,
+        verdict,
+        [hi, lo, u64::from(port) | u64::from(family) << 32],
+    )
 }

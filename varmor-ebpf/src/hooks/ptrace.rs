@@ -2,8 +2,8 @@
 
 use aya_ebpf::{macros::lsm, programs::LsmContext};
 use varmor_common::abi::{
-    EVENT_PTRACE, Label, PTRACE_READ, PTRACE_READBY, PTRACE_TRACE, PTRACE_TRACEBY, VERDICT_AUDIT, VERDICT_DENY,
-    operation,
+    EVENT_PTRACE, Label, PTRACE_READ, PTRACE_READBY, PTRACE_TRACE, PTRACE_TRACEBY, VERDICT_AUDIT,
+    VERDICT_DENY, operation,
 };
 
 use super::subject_or_return;
@@ -20,15 +20,23 @@ const MODE_ATTACH: u32 = 2;
 /// No cgroup has this id.
 const NOBODY: u64 = 0;
 /// The label of a task that has none.
-const UNLABELLED: Label = Label { binding: 0, _pad: 0, cgroup: NOBODY };
+const UNLABELLED: Label = Label {
+    binding: 0,
+    _pad: 0,
+    cgroup: NOBODY,
+};
 
 /// The current task looks into `child`. The child's own rules about being looked at hold for protected tracers.
 #[lsm(hook = "ptrace_access_check")]
 pub fn ptrace_access_check(ctx: LsmContext) -> i32 {
     const WHAT: What = What::new(EVENT_PTRACE, operation::PTRACE);
-    let Some(tracer) = identity::current_label() else { return ALLOW };
+    let Some(tracer) = identity::current_label() else {
+        return ALLOW;
+    };
     let mode: u32 = ctx.arg(1);
-    let Some(address) = raw_argument::<0>(&ctx) else { return DENY };
+    let Some(address) = raw_argument::<0>(&ctx) else {
+        return DENY;
+    };
     let child = storage::of(ctx.arg(0), address).unwrap_or(UNLABELLED);
     let outside = child.cgroup != tracer.cgroup;
     let mut request = 0;
@@ -44,7 +52,11 @@ pub fn ptrace_access_check(ctx: LsmContext) -> i32 {
     if judge(tracer, WHAT, request, outside, address) != ALLOW {
         return DENY;
     }
-    if child.cgroup == NOBODY { ALLOW } else { judge(child, WHAT, reverse, outside, address) }
+    if child.cgroup == NOBODY {
+        ALLOW
+    } else {
+        judge(child, WHAT, reverse, outside, address)
+    }
 }
 
 /// The current task asks its parent to trace it.
@@ -52,13 +64,19 @@ pub fn ptrace_access_check(ctx: LsmContext) -> i32 {
 pub fn ptrace_traceme(ctx: LsmContext) -> i32 {
     const WHAT: What = What::new(EVENT_PTRACE, operation::TRACEME);
     let subject = subject_or_return!(WHAT);
-    let Some(address) = raw_argument::<0>(&ctx) else { return DENY };
+    let Some(address) = raw_argument::<0>(&ctx) else {
+        return DENY;
+    };
     let parent = storage::of(ctx.arg(0), address).unwrap_or(UNLABELLED);
     let outside = parent.cgroup != subject.label.cgroup;
     if decide(&subject, WHAT, PTRACE_TRACEBY, outside, address) != ALLOW {
         return DENY;
     }
-    if parent.cgroup == NOBODY { ALLOW } else { judge(parent, WHAT, PTRACE_TRACE, outside, address) }
+    if parent.cgroup == NOBODY {
+        ALLOW
+    } else {
+        judge(parent, WHAT, PTRACE_TRACE, outside, address)
+    }
 }
 
 #[inline(always)]

@@ -72,6 +72,9 @@ struct Compiled {
 /// Compilations per slot that are kept to explain events that are still in the ring.
 const KEPT_GENERATIONS: usize = 2;
 
+/// Events that fit into the ring.
+const EVENTS_PER_ROUND: usize = (4 << 20) / size_of::<RawEvent>();
+
 /// Loads the programs, or adopts those of an earlier agent of the same build.
 pub fn open(options: &Options) -> Result<BpfEnforcer, EnforcerError> {
     let object = Object::choose()?;
@@ -84,7 +87,8 @@ pub fn open(options: &Options) -> Result<BpfEnforcer, EnforcerError> {
     } else {
         object.load(&pins, key.value)?;
         Names::create(&pins)?;
-        pins.set_complete().map_err(|error| EnforcerError::kernel("mark the pins complete", error))?;
+        pins.set_complete()
+            .map_err(|error| EnforcerError::kernel("mark the pins complete", error))?;
         Start::Loaded
     };
     BpfEnforcer::attach_to(options, object, pins, key.value, start)
@@ -114,15 +118,22 @@ fn hash_key(state_dir: &std::path::Path, build: &str) -> Result<Key, EnforcerErr
     use std::io::{Read as _, Write as _};
     use std::os::unix::fs::OpenOptionsExt as _;
     let path = state_dir.join(format!("key-{build}"));
-    let failed = |error: std::io::Error| EnforcerError::kernel(format!("keep the hash key in {}", path.display()), error);
+    let failed = |error: std::io::Error| {
+        EnforcerError::kernel(format!("keep the hash key in {}", path.display()), error)
+    };
     std::fs::create_dir_all(state_dir).map_err(failed)?;
     let mut bytes = [0; 8];
     if let Ok(mut file) = File::open(&path)
         && file.read_exact(&mut bytes).is_ok()
     {
-        return Ok(Key { value: u64::from_ne_bytes(bytes), existed: true });
+        return Ok(Key {
+            value: u64::from_ne_bytes(bytes),
+            existed: true,
+        });
     }
-    File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut bytes)).map_err(failed)?;
+    File::open("/dev/urandom")
+        .and_then(|mut random| random.read_exact(&mut bytes))
+        .map_err(failed)?;
     let mut file = std::fs::OpenOptions::new()
         .create(true)
         .truncate(true)
@@ -130,8 +141,13 @@ fn hash_key(state_dir: &std::path::Path, build: &str) -> Result<Key, EnforcerErr
         .mode(0o600)
         .open(&path)
         .map_err(failed)?;
-    file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(failed)?;
-    Ok(Key { value: u64::from_ne_bytes(bytes), existed: false })
+    file.write_all(&bytes)
+        .and_then(|()| file.sync_all())
+        .map_err(failed)?;
+    Ok(Key {
+        value: u64::from_ne_bytes(bytes),
+        existed: false,
+    })
 }
 
 impl BpfEnforcer {
@@ -169,11 +185,14 @@ impl BpfEnforcer {
     /// Detaches and removes what agents of other versions left. Called when this version enforces everything, so
     /// that there is no moment without protection: until then both versions judge, and each can only deny.
     pub fn retire_other_versions(&self) -> Result<usize, EnforcerError> {
-        let others = self.pins.others().map_err(|error| EnforcerError::kernel("list old pins", error))?;
+        let others = self
+            .pins
+            .others()
+            .map_err(|error| EnforcerError::kernel("list old pins", error))?;
         for other in &others {
-            other
-                .remove()
-                .map_err(|error| EnforcerError::kernel(format!("remove the pins of {}", other.name()), error))?;
+            other.remove().map_err(|error| {
+                EnforcerError::kernel(format!("remove the pins of {}", other.name()), error)
+            })?;
         }
         Ok(others.len())
     }
@@ -181,7 +200,9 @@ impl BpfEnforcer {
     /// Detaches everything and removes all pins of this version: nothing is enforced any more.
     pub fn uninstall(self) -> Result<(), EnforcerError> {
         let _held = self.locked()?;
-        self.pins.remove().map_err(|error| EnforcerError::kernel("remove the pins", error))
+        self.pins
+            .remove()
+            .map_err(|error| EnforcerError::kernel("remove the pins", error))
     }
 
     fn locked(&self) -> Result<Lock, EnforcerError> {
@@ -204,7 +225,9 @@ impl BpfEnforcer {
                 Lsm::from_pin(self.pins.program(hook.name)).map_err(|error| failed(error.into()))?;
             let id = program.attach().map_err(|error| failed(error.into()))?;
             let link = program.take_link(id).map_err(|error| failed(error.into()))?;
-            FdLink::from(link).pin(&path).map_err(|error| failed(error.into()))?;
+            FdLink::from(link)
+                .pin(&path)
+                .map_err(|error| failed(error.into()))?;
         }
         Ok(())
     }
@@ -230,12 +253,15 @@ impl Enforcer for BpfEnforcer {
         })?;
         let _held = self.locked()?;
         let all = self.names.all()?;
-        let (slot, generation) = match all.iter().find(|named| named.name == profile.name) {
-            Some(named) => (named.slot, named.generation.wrapping_add(1)),
-            None => {
-                let free = (SLOT_NONE + 1..MAX_SLOTS).find(|slot| all.iter().all(|named| named.slot != *slot));
-                (free.ok_or(EnforcerError::Full { what: "profile", limit: MAX_SLOTS })?, 1)
-            }
+        let (slot, generation) = if let Some(named) = all.iter().find(|named| named.name == profile.name) {
+            (named.slot, named.generation.wrapping_add(1))
+        } else {
+            let free = (SLOT_NONE + 1..MAX_SLOTS).find(|slot| all.iter().all(|named| named.slot != *slot));
+            let full = EnforcerError::Full {
+                what: "profile",
+                limit: MAX_SLOTS,
+            };
+            (free.ok_or(full)?, 1)
         };
         artefact.descriptor.slot = slot;
         artefact.descriptor.generation = generation;
@@ -244,12 +270,29 @@ impl Enforcer for BpfEnforcer {
         self.tables.swap(slot, index, &artefact)?;
         let rules = profile.rules.len();
         let record = u32::try_from(rules).unwrap_or(u32::MAX);
-        self.names.set(&Named { slot, generation, rules: record, name: profile.name.clone() })?;
+        self.names.set(&Named {
+            slot,
+            generation,
+            rules: record,
+            name: profile.name.clone(),
+        })?;
         let unsupported = unsupported(profile, &artefact);
         let versions = self.compiled.entry(slot).or_default();
-        versions.insert(0, Compiled { generation, profile: profile.clone(), artefact });
+        versions.insert(
+            0,
+            Compiled {
+                generation,
+                profile: profile.clone(),
+                artefact,
+            },
+        );
         versions.truncate(KEPT_GENERATIONS);
-        Ok(Applied { slot, generation, rules: rules - unsupported.len(), unsupported })
+        Ok(Applied {
+            slot,
+            generation,
+            rules: rules - unsupported.len(),
+            unsupported,
+        })
     }
 
     fn remove(&mut self, profile: &str) -> Result<(), EnforcerError> {
@@ -260,7 +303,10 @@ impl Enforcer for BpfEnforcer {
             bindings += usize::from(self.tables.binding(managed.binding)?.slot == named.slot);
         }
         if bindings != 0 {
-            return Err(EnforcerError::ProfileInUse { profile: profile.to_owned(), bindings });
+            return Err(EnforcerError::ProfileInUse {
+                profile: profile.to_owned(),
+                bindings,
+            });
         }
         self.tables.clear(named.slot)?;
         self.compiled.remove(&named.slot);
@@ -271,36 +317,60 @@ impl Enforcer for BpfEnforcer {
         let _held = self.locked()?;
         let slot = self.named(profile)?.slot;
         if !self.cgroup_exists(cgroup.0) {
-            return Err(EnforcerError::Cgroup { cgroup, reason: "it does not exist".to_owned() });
+            return Err(EnforcerError::Cgroup {
+                cgroup,
+                reason: "it does not exist".to_owned(),
+            });
         }
         let managed = self.tables.managed()?;
-        let binding = match managed.get(&cgroup.0) {
-            Some(managed) => managed.binding,
-            None => {
-                let mut used: Vec<u32> = managed.values().map(|managed| managed.binding).collect();
-                used.sort_unstable();
-                (0..MAX_BINDINGS)
-                    .find(|index| used.binary_search(index).is_err())
-                    .ok_or(EnforcerError::Full { what: "container", limit: MAX_BINDINGS })?
-            }
+        let binding = if let Some(managed) = managed.get(&cgroup.0) {
+            managed.binding
+        } else {
+            let mut used: Vec<u32> = managed.values().map(|managed| managed.binding).collect();
+            used.sort_unstable();
+            let free = (0..MAX_BINDINGS).find(|index| used.binary_search(index).is_err());
+            free.ok_or(EnforcerError::Full {
+                what: "container",
+                limit: MAX_BINDINGS,
+            })?
         };
         // The binding first: a task must never find a label whose binding says nothing.
-        self.tables.set_binding(binding, Binding { cgroup: cgroup.0, slot, _pad: 0 })?;
+        self.tables.set_binding(
+            binding,
+            Binding {
+                cgroup: cgroup.0,
+                slot,
+                _pad: 0,
+            },
+        )?;
         let adopt_before = match (adoption, managed.get(&cgroup.0)) {
             (_, Some(managed)) if managed.adopt_before != 0 => managed.adopt_before,
             (Adoption::Running, _) => raw::boot_time(),
             (Adoption::AtExec, _) => 0,
         };
-        self.tables.set_managed(cgroup.0, Managed { binding, _pad: 0, adopt_before })
+        self.tables.set_managed(
+            cgroup.0,
+            Managed {
+                binding,
+                _pad: 0,
+                adopt_before,
+            },
+        )
     }
 
     fn release(&mut self, cgroup: CgroupId) -> Result<(), EnforcerError> {
         let _held = self.locked()?;
-        let Some(managed) = self.tables.managed()?.get(&cgroup.0).copied() else { return Ok(()) };
+        let Some(managed) = self.tables.managed()?.get(&cgroup.0).copied() else {
+            return Ok(());
+        };
         if self.cgroup_exists(cgroup.0) {
             return self.tables.set_binding(
                 managed.binding,
-                Binding { cgroup: cgroup.0, slot: SLOT_NONE, _pad: 0 },
+                Binding {
+                    cgroup: cgroup.0,
+                    slot: SLOT_NONE,
+                    _pad: 0,
+                },
             );
         }
         // Tasks that left the cgroup before it was removed keep a label whose binding is nobody's: denied.
@@ -309,8 +379,12 @@ impl Enforcer for BpfEnforcer {
     }
 
     fn bindings(&self) -> Result<Vec<(CgroupId, Option<String>)>, EnforcerError> {
-        let names: HashMap<u32, String> =
-            self.names.all()?.into_iter().map(|named| (named.slot, named.name)).collect();
+        let names: HashMap<u32, String> = self
+            .names
+            .all()?
+            .into_iter()
+            .map(|named| (named.slot, named.name))
+            .collect();
         let mut bindings = Vec::new();
         for (cgroup, managed) in self.tables.managed()? {
             let slot = self.tables.binding(managed.binding)?.slot;
@@ -339,11 +413,16 @@ impl Enforcer for BpfEnforcer {
     }
 
     fn drain(&mut self, sink: &mut dyn FnMut(&RawEvent)) -> Result<(), EnforcerError> {
-        while let Some(item) = self.events.next() {
+        // A container may write events faster than they are read: a round ends after a ring's worth of them.
+        for _ in 0..EVENTS_PER_ROUND {
+            let Some(item) = self.events.next() else { break };
             match raw::event(&item) {
                 Some(event) => sink(&event),
                 None => {
-                    return Err(EnforcerError::kernel("read an event", format!("it has {} bytes", item.len())));
+                    return Err(EnforcerError::kernel(
+                        "read an event",
+                        format!("it has {} bytes", item.len()),
+                    ));
                 }
             }
         }
@@ -361,12 +440,20 @@ impl Enforcer for BpfEnforcer {
             .ok()
             .and_then(|all| all.into_iter().find(|named| named.slot == event.slot))
             .map(|named| named.name);
-        let compiled = self
-            .compiled
-            .get(&event.slot)
-            .and_then(|versions| versions.iter().find(|compiled| compiled.generation == event.generation));
-        let Some(compiled) = compiled else { return Resolution { profile, ..Resolution::default() } };
-        let rule = compiled.artefact.rule_at(&compiled.profile, event.site, event.requested);
+        let compiled = self.compiled.get(&event.slot).and_then(|versions| {
+            versions
+                .iter()
+                .find(|compiled| compiled.generation == event.generation)
+        });
+        let Some(compiled) = compiled else {
+            return Resolution {
+                profile,
+                ..Resolution::default()
+            };
+        };
+        let rule = compiled
+            .artefact
+            .rule_at(&compiled.profile, event.site, event.requested);
         Resolution {
             profile: Some(compiled.profile.name.clone()),
             rule: rule.map(|rule| rule.id.clone()),
@@ -384,7 +471,10 @@ fn unsupported(profile: &Profile, artefact: &Artefact) -> Vec<(String, String)> 
         .unsupported
         .iter()
         .map(|missing| {
-            let id = profile.rules.get(missing.rule as usize).map_or_else(String::new, |rule| rule.id.clone());
+            let id = profile
+                .rules
+                .get(missing.rule as usize)
+                .map_or_else(String::new, |rule| rule.id.clone());
             (id, missing.reason.clone())
         })
         .collect()

@@ -30,7 +30,8 @@ impl Names {
     pub(super) fn create(pins: &Pins) -> Result<(), EnforcerError> {
         let map: HashMap<MapData, u32, Record> = HashMap::create(MAX_SLOTS, 1)
             .map_err(|error| EnforcerError::kernel("create the table of profile names", error))?;
-        map.pin(pins.map(PIN)).map_err(|error| EnforcerError::kernel("pin the table of profile names", error))
+        map.pin(pins.map(PIN))
+            .map_err(|error| EnforcerError::kernel("pin the table of profile names", error))
     }
 
     pub(super) fn open(pins: &Pins) -> Result<Self, EnforcerError> {
@@ -44,7 +45,7 @@ impl Names {
 
     pub(super) fn all(&self) -> Result<Vec<Named>, EnforcerError> {
         let mut all = Vec::new();
-        for entry in self.map.iter() {
+        for entry in &self.map {
             let (slot, record) =
                 entry.map_err(|error| EnforcerError::kernel("list the profile names", error))?;
             all.push(decode(slot, &record));
@@ -65,11 +66,15 @@ impl Names {
         record[..4].copy_from_slice(&named.generation.to_ne_bytes());
         record[4..8].copy_from_slice(&named.rules.to_ne_bytes());
         record[8..8 + bytes.len()].copy_from_slice(bytes);
-        self.map.insert(named.slot, record, 0).map_err(|error| EnforcerError::kernel("write a profile name", error))
+        self.map
+            .insert(named.slot, record, 0)
+            .map_err(|error| EnforcerError::kernel("write a profile name", error))
     }
 
     pub(super) fn remove(&mut self, slot: u32) -> Result<(), EnforcerError> {
-        self.map.remove(&slot).map_err(|error| EnforcerError::kernel("remove a profile name", error))
+        self.map
+            .remove(&slot)
+            .map_err(|error| EnforcerError::kernel("remove a profile name", error))
     }
 }
 

@@ -23,21 +23,33 @@ pub(super) struct Object {
 impl Object {
     /// Chooses the object by what the kernel's types say.
     pub(super) fn choose() -> Result<Self, EnforcerError> {
-        probe().bpf_enforcer().map_err(|reason| EnforcerError::Unsupported { reason })?;
-        let btf = Btf::of_running_kernel().map_err(|error| EnforcerError::kernel("read kernel types", error))?;
+        probe()
+            .bpf_enforcer()
+            .map_err(|reason| EnforcerError::Unsupported { reason })?;
+        let btf =
+            Btf::of_running_kernel().map_err(|error| EnforcerError::kernel("read kernel types", error))?;
         let facts =
             Facts::of(&btf).map_err(|error| EnforcerError::kernel("find the kernel's structures", error))?;
         let missing: Vec<&str> = HOOKS
             .iter()
-            .filter(|hook| hook.presence == Presence::Required && !btf.has_function(&format!("bpf_lsm_{}", hook.name)))
+            .filter(|hook| {
+                hook.presence == Presence::Required && !btf.has_function(&format!("bpf_lsm_{}", hook.name))
+            })
             .map(|hook| hook.name)
             .collect();
         if !missing.is_empty() {
-            return Err(EnforcerError::Unsupported { reason: format!("no hook {}", missing.join(", ")) });
+            return Err(EnforcerError::Unsupported {
+                reason: format!("no hook {}", missing.join(", ")),
+            });
         }
         let task_storage = btf.field("task_struct", "bpf_storage").is_some();
         let bytes = if task_storage { TASK_STORAGE } else { TASK_HASH };
-        Ok(Self { bytes, task_storage, facts, btf })
+        Ok(Self {
+            bytes,
+            task_storage,
+            facts,
+            btf,
+        })
     }
 
     pub(super) fn bytes(&self) -> &'static [u8] {
@@ -54,14 +66,16 @@ impl Object {
 
     /// Loads all maps and programs and pins them under `pins`.
     pub(super) fn load(&self, pins: &Pins, key: u64) -> Result<(), EnforcerError> {
-        let types = AyaBtf::from_sys_fs().map_err(|error| EnforcerError::kernel("read kernel types", error))?;
+        let types =
+            AyaBtf::from_sys_fs().map_err(|error| EnforcerError::kernel("read kernel types", error))?;
         // Whether LSM programs may ask for an ancestor's cgroup id is told by no type: try, then do without.
         let (mut ebpf, ancestor) = match self.try_exec_program(key, 1, &types) {
             Ok(ebpf) => (ebpf, true),
             Err(_) => (self.open(key, 0)?, false),
         };
         tracing::debug!(ancestor, "kernel can tell the cgroup of an ancestor");
-        pins.create().map_err(|error| EnforcerError::kernel("create the folder of pins", error))?;
+        pins.create()
+            .map_err(|error| EnforcerError::kernel("create the folder of pins", error))?;
         for hook in self.hooks() {
             let program = lsm(&mut ebpf, hook.name)?;
             if program.fd().is_err()
@@ -69,7 +83,11 @@ impl Object {
             {
                 // 5.10 has `path_chown` but cannot call a program there: as good as absent.
                 if let Presence::CoveredBy(other) = hook.presence {
-                    tracing::warn!(hook = hook.name, covered_by = other, "this kernel cannot attach a program here");
+                    tracing::warn!(
+                        hook = hook.name,
+                        covered_by = other,
+                        "this kernel cannot attach a program here"
+                    );
                     continue;
                 }
                 return Err(refused(hook.name, &error));
@@ -105,7 +123,9 @@ impl Object {
         for (name, value) in &self.facts.offsets {
             loader.override_global(name, value, true);
         }
-        loader.load(self.bytes).map_err(|error| EnforcerError::kernel("load the kernel object", error))
+        loader
+            .load(self.bytes)
+            .map_err(|error| EnforcerError::kernel("load the kernel object", error))
     }
 }
 

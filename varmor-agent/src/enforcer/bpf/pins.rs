@@ -22,10 +22,13 @@ impl Pins {
     /// The pins of this agent's own kernel object.
     pub(super) fn of_object(root: &Path, object: &[u8]) -> Self {
         // FNV-1a: a name for equal bytes, not a defence; who can write to the BPF filesystem is root already.
-        let digest = object
-            .iter()
-            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
-        Self { root: root.to_owned(), build: format!("abi{ABI_VERSION}-{digest:016x}") }
+        let digest = object.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        Self {
+            root: root.to_owned(),
+            build: format!("abi{ABI_VERSION}-{digest:016x}"),
+        }
     }
 
     pub(super) fn map(&self, name: &str) -> PathBuf {
@@ -54,7 +57,10 @@ impl Pins {
     pub(super) fn create(&self) -> io::Result<()> {
         self.remove()?;
         for folder in ["maps", "programs", "links"] {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(self.folder().join(folder))?;
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(self.folder().join(folder))?;
         }
         Ok(())
     }
@@ -77,7 +83,10 @@ impl Pins {
         for entry in entries {
             let name = entry?.file_name().to_string_lossy().into_owned();
             if name.starts_with("abi") && name != self.build {
-                others.push(Self { root: self.root.clone(), build: name });
+                others.push(Self {
+                    root: self.root.clone(),
+                    build: name,
+                });
             }
         }
         Ok(others)

@@ -1,9 +1,12 @@
 //! The unsafe floor of the enforcer: shared structures as map values, and system calls that aya has no name for.
-#![expect(unsafe_code, reason = "map values and raw system calls; every block says what it relies on")]
+#![expect(
+    unsafe_code,
+    reason = "map values and raw system calls; every block says what it relies on"
+)]
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::fd::FromRawFd as _;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use aya::Pod;
 use varmor_common::abi;
@@ -21,7 +24,9 @@ macro_rules! shared {
     )*};
 }
 
-shared!(Binding, Descriptor, GlobRow, Managed, Point, PointKey, State, Transition);
+shared!(
+    Binding, Descriptor, GlobRow, Managed, Point, PointKey, State, Transition
+);
 
 /// Deletes an element of a map whose keys are `u32` indexes: aya has no call for arrays of maps.
 pub(super) fn delete_element(map: BorrowedFd<'_>, key: u32) -> io::Result<()> {
@@ -43,9 +48,18 @@ pub(super) fn delete_element(map: BorrowedFd<'_>, key: u32) -> io::Result<()> {
     };
     // SAFETY: the attributes and the key they point to live until the call returns; the size is theirs.
     let result = unsafe {
-        libc::syscall(libc::SYS_bpf, BPF_MAP_DELETE_ELEM, &raw const attributes, size_of::<Attributes>())
+        libc::syscall(
+            libc::SYS_bpf,
+            BPF_MAP_DELETE_ELEM,
+            &raw const attributes,
+            size_of::<Attributes>(),
+        )
     };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 /// Reads one event out of the ring buffer's bytes; `None` if their number is not an event's.
@@ -68,7 +82,11 @@ pub(super) fn open_cgroup(mount: BorrowedFd<'_>, id: u64) -> io::Result<OwnedFd>
         kind: i32,
         id: [u8; 8],
     }
-    let mut handle = Handle { bytes: 8, kind: FILEID_KERNFS, id: id.to_ne_bytes() };
+    let mut handle = Handle {
+        bytes: 8,
+        kind: FILEID_KERNFS,
+        id: id.to_ne_bytes(),
+    };
     // SAFETY: the handle has the layout of `struct file_handle` with eight bytes of payload.
     let fd = unsafe {
         libc::syscall(
@@ -100,7 +118,11 @@ impl Lock {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder)?;
         }
-        let file = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+        let file = std::fs::OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path)?;
         rustix::fs::flock(file.as_fd(), rustix::fs::FlockOperation::LockExclusive)?;
         Ok(Self(file))
     }

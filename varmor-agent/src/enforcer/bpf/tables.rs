@@ -19,8 +19,17 @@ const NO_PREALLOC: u32 = 1;
 /// `BPF_F_INNER_MAP`: arrays of different length may stand in one outer map (5.10).
 const INNER_MAP: u32 = 1 << 12;
 
-const FAULT_NAMES: [&str; FAULTS as usize] =
-    ["none", "depth", "detached mount", "disconnected", "unreadable", "table", "orphan", "label", "length"];
+const FAULT_NAMES: [&str; FAULTS as usize] = [
+    "none",
+    "depth",
+    "detached mount",
+    "disconnected",
+    "unreadable",
+    "table",
+    "orphan",
+    "label",
+    "length",
+];
 
 /// All maps that user space writes or reads.
 pub(super) struct Tables {
@@ -47,7 +56,8 @@ where
 }
 
 fn data(pins: &Pins, name: &str) -> Result<MapData, EnforcerError> {
-    MapData::from_pin(pins.map(name)).map_err(|error| EnforcerError::kernel(format!("open map `{name}`"), error))
+    MapData::from_pin(pins.map(name))
+        .map_err(|error| EnforcerError::kernel(format!("open map `{name}`"), error))
 }
 
 macro_rules! open {
@@ -60,7 +70,14 @@ macro_rules! open {
 
 impl Tables {
     pub(super) fn open(pins: &Pins) -> Result<Self, EnforcerError> {
-        let outer_names = ["DESCRIPTORS", "STATES", "TRANSITIONS", "COMPONENT_GLOBS", "MOUNT_SOURCES", "POINTS"];
+        let outer_names = [
+            "DESCRIPTORS",
+            "STATES",
+            "TRANSITIONS",
+            "COMPONENT_GLOBS",
+            "MOUNT_SOURCES",
+            "POINTS",
+        ];
         Ok(Self {
             cgroups: open!(pins, HashMap, "CGROUPS"),
             bindings: open!(pins, Array, "BINDINGS"),
@@ -73,7 +90,10 @@ impl Tables {
             component_globs: open!(pins, ArrayOfMaps, "COMPONENT_GLOBS"),
             mount_sources: open!(pins, ArrayOfMaps, "MOUNT_SOURCES"),
             points: open!(pins, ArrayOfMaps, "POINTS"),
-            outer: outer_names.iter().map(|name| data(pins, name)).collect::<Result<_, _>>()?,
+            outer: outer_names
+                .iter()
+                .map(|name| data(pins, name))
+                .collect::<Result<_, _>>()?,
         })
     }
 
@@ -81,11 +101,17 @@ impl Tables {
     /// every task of the slot is judged by the new version; before it, by the old one, whole.
     pub(super) fn swap(&mut self, slot: u32, index: u32, artefact: &Artefact) -> Result<(), EnforcerError> {
         let previous = self.artefact_of(slot)?;
-        let descriptor = self.fill(index, artefact).inspect_err(|_| self.drop_artefact(index))?;
-        self.slots.set(slot, index, 0).map_err(failed("point the profile's slot at its tables"))?;
+        let descriptor = self
+            .fill(index, artefact)
+            .inspect_err(|_| self.drop_artefact(index))?;
+        self.slots
+            .set(slot, index, 0)
+            .map_err(failed("point the profile's slot at its tables"))?;
         // Programs that started before the write may still use the old tables. The kernel waits for all of them
         // in an update of a map of maps (`maybe_wait_bpf_programs`), so repeat one that changes nothing.
-        self.descriptors.set(index, &descriptor, 0).map_err(failed("wait for running programs"))?;
+        self.descriptors
+            .set(index, &descriptor, 0)
+            .map_err(failed("wait for running programs"))?;
         if previous != 0 && previous != index {
             self.drop_artefact(previous);
         }
@@ -95,10 +121,14 @@ impl Tables {
     /// Empties a slot: its tasks are free.
     pub(super) fn clear(&mut self, slot: u32) -> Result<(), EnforcerError> {
         let previous = self.artefact_of(slot)?;
-        self.slots.set(slot, 0, 0).map_err(failed("empty the profile's slot"))?;
+        self.slots
+            .set(slot, 0, 0)
+            .map_err(failed("empty the profile's slot"))?;
         if previous != 0 {
             if let Ok(descriptor) = self.descriptors.get(&previous, 0) {
-                self.descriptors.set(previous, &descriptor, 0).map_err(failed("wait for running programs"))?;
+                self.descriptors
+                    .set(previous, &descriptor, 0)
+                    .map_err(failed("wait for running programs"))?;
             }
             self.drop_artefact(previous);
         }
@@ -114,11 +144,16 @@ impl Tables {
         used.sort_unstable();
         (1..MAX_ARTEFACTS)
             .find(|index| used.binary_search(index).is_err())
-            .ok_or(EnforcerError::Full { what: "compiled profile", limit: MAX_ARTEFACTS })
+            .ok_or(EnforcerError::Full {
+                what: "compiled profile",
+                limit: MAX_ARTEFACTS,
+            })
     }
 
     fn artefact_of(&self, slot: u32) -> Result<u32, EnforcerError> {
-        self.slots.get(&slot, 0).map_err(failed("read the profile's slot"))
+        self.slots
+            .get(&slot, 0)
+            .map_err(failed("read the profile's slot"))
     }
 
     fn fill(
@@ -129,16 +164,39 @@ impl Tables {
         let states = rows(&artefact.states, "states")?;
         let component_globs = rows(&artefact.component_globs, "name globs")?;
         let mount_sources = rows(&artefact.mount_sources, "mount sources")?;
-        let transitions = pairs(artefact.transitions.iter().map(|(key, next)| (Shared(*key), *next)), "transitions")?;
-        let points =
-            pairs(artefact.points.iter().map(|(key, point)| (Shared(*key), Shared(*point))), "destinations")?;
+        let transitions = pairs(
+            artefact
+                .transitions
+                .iter()
+                .map(|(key, next)| (Shared(*key), *next)),
+            "transitions",
+        )?;
+        let points = pairs(
+            artefact
+                .points
+                .iter()
+                .map(|(key, point)| (Shared(*key), Shared(*point))),
+            "destinations",
+        )?;
         let descriptor = rows(std::slice::from_ref(&artefact.descriptor), "descriptor")?;
-        self.states.set(index, &states, 0).map_err(failed("publish states"))?;
-        self.transitions.set(index, &transitions, 0).map_err(failed("publish transitions"))?;
-        self.component_globs.set(index, &component_globs, 0).map_err(failed("publish name globs"))?;
-        self.mount_sources.set(index, &mount_sources, 0).map_err(failed("publish mount sources"))?;
-        self.points.set(index, &points, 0).map_err(failed("publish destinations"))?;
-        self.descriptors.set(index, &descriptor, 0).map_err(failed("publish the descriptor"))?;
+        self.states
+            .set(index, &states, 0)
+            .map_err(failed("publish states"))?;
+        self.transitions
+            .set(index, &transitions, 0)
+            .map_err(failed("publish transitions"))?;
+        self.component_globs
+            .set(index, &component_globs, 0)
+            .map_err(failed("publish name globs"))?;
+        self.mount_sources
+            .set(index, &mount_sources, 0)
+            .map_err(failed("publish mount sources"))?;
+        self.points
+            .set(index, &points, 0)
+            .map_err(failed("publish destinations"))?;
+        self.descriptors
+            .set(index, &descriptor, 0)
+            .map_err(failed("publish the descriptor"))?;
         Ok(descriptor)
     }
 
@@ -160,21 +218,32 @@ impl Tables {
 
     pub(super) fn set_managed(&mut self, cgroup: u64, managed: Managed) -> Result<(), EnforcerError> {
         if managed.adopt_before != 0 {
-            self.settings.set(SETTING_ADOPT, 1, 0).map_err(failed("turn on adoption"))?;
+            self.settings
+                .set(SETTING_ADOPT, 1, 0)
+                .map_err(failed("turn on adoption"))?;
         }
-        self.cgroups.insert(cgroup, Shared(managed), 0).map_err(failed("write a managed cgroup"))
+        self.cgroups
+            .insert(cgroup, Shared(managed), 0)
+            .map_err(failed("write a managed cgroup"))
     }
 
     pub(super) fn remove_managed(&mut self, cgroup: u64) -> Result<(), EnforcerError> {
-        self.cgroups.remove(&cgroup).map_err(failed("remove a managed cgroup"))
+        self.cgroups
+            .remove(&cgroup)
+            .map_err(failed("remove a managed cgroup"))
     }
 
     pub(super) fn binding(&self, index: u32) -> Result<Binding, EnforcerError> {
-        self.bindings.get(&index, 0).map(|binding| binding.0).map_err(failed("read a binding"))
+        self.bindings
+            .get(&index, 0)
+            .map(|binding| binding.0)
+            .map_err(failed("read a binding"))
     }
 
     pub(super) fn set_binding(&mut self, index: u32, binding: Binding) -> Result<(), EnforcerError> {
-        self.bindings.set(index, Shared(binding), 0).map_err(failed("write a binding"))
+        self.bindings
+            .set(index, Shared(binding), 0)
+            .map_err(failed("write a binding"))
     }
 
     pub(super) fn counters(&self) -> Result<Counters, EnforcerError> {
@@ -200,7 +269,10 @@ impl Tables {
 }
 
 fn length(of: usize, what: &'static str) -> Result<u32, EnforcerError> {
-    u32::try_from(of.max(1)).map_err(|_| EnforcerError::Full { what, limit: u32::MAX })
+    u32::try_from(of.max(1)).map_err(|_| EnforcerError::Full {
+        what,
+        limit: u32::MAX,
+    })
 }
 
 /// An array map with these elements; the kernel has no empty arrays, so an empty one gets a zero row.

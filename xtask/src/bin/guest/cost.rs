@@ -2,6 +2,7 @@
 //! (`-icount shift=0`: 1 ns = 1 instruction), so the numbers are the same on every machine.
 
 use std::{
+    fmt::Write,
     fs::{self, File},
     process::{Command, ExitCode},
     time::{Duration, Instant},
@@ -107,8 +108,9 @@ fn policy(rules: usize) -> String {
         } else {
             format!("/opt/app-{number}/secret.key")
         };
-        text += &format!(
-            "        - {{qualifiers: [deny], pattern: \"{pattern}\", permissions: [read, write]}}\n"
+        let _ = writeln!(
+            text,
+            "        - {{qualifiers: [deny], pattern: \"{pattern}\", permissions: [read, write]}}"
         );
     }
     text
