@@ -142,6 +142,7 @@ pub(crate) fn survive_guest(series: Series) -> Result<Guest> {
         Share::new(&guest_program, "/usr/local/bin/varmor-guest"),
         Share::new(built.program("varmor-agent"), "/usr/local/bin/varmor-agent"),
         Share::new(&archive, "/demo/image.tar"),
+        Share::new(built.program("varmor"), "/usr/local/bin/varmor"),
         Share::new(
             workspace::root().join("xtask/demo/policy.yaml"),
             "/etc/varmor/policies/demo.yaml",

@@ -4,7 +4,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::ExitCode,
+    process::{Command, ExitCode},
     thread,
     time::{Duration, Instant},
 };
@@ -83,6 +83,19 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
             Ok(())
         },
     );
+    good &= say("status names the profile and counts the denials", || {
+        let output = Command::new("varmor")
+            .arg("status")
+            .output()
+            .context("run varmor status")?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        ensure!(output.status.success(), "{}: {text}", output.status);
+        ensure!(
+            text.contains("varmor-demo-demo") && text.contains(PROTECTED),
+            "it says: {text}"
+        );
+        Ok(())
+    });
     let policy = args.policies.join("demo.yaml");
     let text = fs::read_to_string(&policy)?;
     good &= say(
