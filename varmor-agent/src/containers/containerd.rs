@@ -17,7 +17,8 @@ use containerd_client::services::v1::{
 };
 use containerd_client::tonic::metadata::MetadataValue;
 use containerd_client::tonic::transport::Channel;
-use containerd_client::tonic::{Request, Status};
+use containerd_client::tonic::{Request, Status, Streaming};
+use containerd_client::types::Envelope;
 use containerd_client::types::v1::Status as TaskStatus;
 use futures_util::FutureExt as _;
 use thiserror::Error;
@@ -106,25 +107,26 @@ async fn session(
         hierarchy: Hierarchy::find()?,
         cgroups: BTreeMap::new(),
     };
-    // Subscribe before the first list: what happens in between shows up as an event.
     let filters = TOPICS.iter().map(|topic| format!("topic==\"{topic}\"")).collect();
-    let mut events = limited(
-        "subscribe",
-        EventsClient::new(channel).subscribe(SubscribeRequest { filters }),
-    )
-    .await?
-    .into_inner();
+    let mut client = EventsClient::new(channel);
+    // containerd answers a subscription when the first event comes: it is waited for beside the lists, without
+    // a limit.
+    let mut subscription = std::pin::pin!(client.subscribe(SubscribeRequest { filters }));
+    let mut events = None;
     info!(socket = %socket.display(), "connected to containerd");
 
     let mut relist = interval(RELIST);
     relist.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            event = events.message() => {
+            answer = &mut subscription, if events.is_none() => {
+                events = Some(answer.map_err(|source| call("subscribe", source))?.into_inner());
+            }
+            event = next(&mut events), if events.is_some() => {
                 let envelope = event.map_err(|source| call("events", source))?.ok_or(WatchError::Closed)?;
                 debug!(topic = %clean(&envelope.topic, MAX_NAME), "containerd event");
                 sleep(SETTLE).await;
-                while let Some(more) = events.message().now_or_never() {
+                while let Some(more) = next(&mut events).now_or_never() {
                     more.map_err(|source| call("events", source))?.ok_or(WatchError::Closed)?;
                 }
             }
@@ -145,6 +147,14 @@ async fn session(
             }
             !same
         });
+    }
+}
+
+/// The next event; waits for ever without a stream.
+async fn next(events: &mut Option<Streaming<Envelope>>) -> Result<Option<Envelope>, Status> {
+    match events {
+        Some(events) => events.message().await,
+        None => std::future::pending().await,
     }
 }
 
