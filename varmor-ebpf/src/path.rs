@@ -8,7 +8,7 @@ use core::ffi::c_void;
 use aya_ebpf::helpers::generated::bpf_probe_read_kernel;
 use varmor_common::{
     abi::{
-        Descriptor, FAULT_DEPTH, FAULT_DETACHED, FAULT_DISCONNECTED, FAULT_READ, FAULT_TABLE, GLOB_DEAD,
+        BLOOM_WORDS, Descriptor, FAULT_DEPTH, FAULT_DETACHED, FAULT_DISCONNECTED, FAULT_READ, FAULT_TABLE, GLOB_DEAD,
         GLOB_START, MAX_DEPTH, PROFILE_FILESYSTEMS, STATE_EMITS, STATE_GLOBS, Transition,
     },
     matcher::{NameHash, Tables, class_symbol, filesystem_step, filesystem_symbol, glob_step, merge, next},
@@ -68,7 +68,7 @@ const fn collect(collect_classes: bool, collected: u64, says: u64, site: u32, re
 
 #[inline(always)]
 pub fn may_have(profile: &Descriptor, symbol: u64) -> bool {
-    let word = mask::<63>(symbol >> 6) as usize;
+    let word = mask::<{ BLOOM_WORDS as i32 - 1 }>(symbol >> 6) as usize;
     // SAFETY: `word` is below `BLOOM_WORDS`.
     let word = unsafe { *profile.bloom.as_ptr().add(word) };
     (word >> (symbol & 63)) & 1 != 0
