@@ -8,8 +8,8 @@ use core::ffi::c_void;
 use aya_ebpf::helpers::generated::bpf_probe_read_kernel;
 use varmor_common::{
     abi::{
-        BLOOM_WORDS, Descriptor, FAULT_DEPTH, FAULT_DETACHED, FAULT_DISCONNECTED, FAULT_READ, FAULT_TABLE, GLOB_DEAD,
-        GLOB_START, MAX_DEPTH, PROFILE_FILESYSTEMS, STATE_EMITS, STATE_GLOBS, Transition,
+        BLOOM_WORDS, Descriptor, FAULT_DEPTH, FAULT_DETACHED, FAULT_DISCONNECTED, FAULT_READ, FAULT_TABLE,
+        GLOB_DEAD, GLOB_START, MAX_DEPTH, PROFILE_FILESYSTEMS, STATE_EMITS, STATE_GLOBS, Transition,
     },
     matcher::{NameHash, Tables, class_symbol, filesystem_step, filesystem_symbol, glob_step, merge, next},
 };
