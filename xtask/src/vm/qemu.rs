@@ -139,7 +139,7 @@ impl Machine<'_> {
         let mut command = Command::new("setpriv");
         command
             .args(["--pdeathsig", "KILL", "qemu-system-x86_64"])
-            .args(self.accel.arguments());
+            .args(self.accel.arguments(guest.kernel));
         command.args([
             "-nodefaults",
             "-no-user-config",
@@ -159,7 +159,12 @@ impl Machine<'_> {
         let mut line = format!("{COMMON} {LSMS}");
         if self.accel == Accel::Icount {
             line = format!("{line} {DETERMINISTIC}");
-            command.args(["-rtc", "base=2026-01-01T00:00:00,clock=vm"]);
+            command.args([
+                "-icount",
+                "shift=0,sleep=off",
+                "-rtc",
+                "base=2026-01-01T00:00:00,clock=vm",
+            ]);
         }
         command.args(["-append", &line]);
         let mut port = |id: &str, backend: String| {
