@@ -3,13 +3,8 @@
 //! A label is inherited at fork, taken at exec in a managed cgroup, and lost only by death: nothing that a task
 //! does to its namespaces, root, user or cgroup changes it.
 
-use core::ffi::c_void;
-
-use aya_ebpf::{
-    bindings::task_struct,
-    helpers::generated::{
-        bpf_get_current_ancestor_cgroup_id, bpf_get_current_cgroup_id, bpf_get_current_task,
-    },
+use aya_ebpf::helpers::generated::{
+    bpf_get_current_ancestor_cgroup_id, bpf_get_current_cgroup_id, bpf_get_current_task,
 };
 use varmor_common::abi::{Descriptor, Label, Managed, SETTING_ADOPT, SLOT_NONE};
 
@@ -160,7 +155,11 @@ pub mod storage {
         macros::btf_map,
     };
 
-    use super::{Label, c_void, task_struct};
+    use core::ffi::c_void;
+
+    use aya_ebpf::bindings::task_struct;
+
+    use super::Label;
 
     const GET: u64 = 0;
     const CREATE: u64 = 1;
@@ -246,13 +245,11 @@ pub mod storage {
 pub mod storage {
     use aya_ebpf::{btf_maps::HashMap, helpers::generated::bpf_get_current_task, macros::btf_map};
 
-    use super::{Label, c_void, task_struct};
+    use super::Label;
 
     /// Task address -> label. A full map refuses the fork of a protected task.
     #[btf_map]
     pub static LABELS: HashMap<u64, Label, 131_072, 1> = HashMap::new();
-
-    const _: fn(*mut task_struct, *mut c_void) = |_, _| ();
 
     #[inline(always)]
     pub fn current() -> Option<Label> {

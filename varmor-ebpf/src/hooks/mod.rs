@@ -1,5 +1,5 @@
-//! The hooks. Each one respects nothing and nobody: the kernel calls it only when no earlier program denied
-//! (`bpf_lsm_*` chains stop at the first error), it decides, and `verdict` ends it.
+//! The hooks. The kernel calls a program only when no earlier one denied (a chain of LSM programs stops at the first
+//! error), so there is no earlier verdict to respect: the hook decides, and `verdict` ends it.
 
 mod capability;
 mod exec;
