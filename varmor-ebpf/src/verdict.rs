@@ -108,7 +108,7 @@ const fn action(fault: u32, denied: bool, audited: bool, complain: bool) -> u32 
 #[inline(always)]
 fn finish(action: u32, fault: u32) -> i32 {
     if action == ACTION_FAULT {
-        count(COUNTER_FAULTS + (fault & 7));
+        count(COUNTER_FAULTS + (fault & 0xf));
     }
     if action == ACTION_DENIED || action == ACTION_FAULT {
         count(COUNTER_DENIED);

@@ -156,7 +156,7 @@ pub fn sb_remount(_ctx: LsmContext) -> i32 {
 #[inline(always)]
 fn conclude(subject: &Subject, what: What, flags: u32, fstype: u64, classes: u64, type_name: u64) -> i32 {
     if classes & MOUNT_FAULT != 0 {
-        return lost(what, classes as u32 & 7);
+        return lost(what, classes as u32 & 0xf);
     }
     let verdict = mount_verdict(subject.artefact, flags, fstype, classes);
     let name: [u64; 2] = if type_name == 0 {
