@@ -8,6 +8,7 @@
 
 mod audit;
 mod egress;
+mod field;
 mod hooks;
 mod identity;
 mod kernel;

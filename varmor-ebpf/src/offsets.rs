@@ -19,6 +19,13 @@ facts! {
     HASH_KEY: u64,
     /// 1 if `bpf_get_current_ancestor_cgroup_id` may be called from LSM programs.
     HAVE_ANCESTOR_CGROUP: u32,
+    /// 1 if `bpf_rdonly_cast` exists (6.2).
+    HAVE_CAST: u32,
+    /// Type ids of the kernel for casts.
+    ID_DENTRY: u32,
+    ID_MOUNT: u32,
+    ID_VFSMOUNT: u32,
+    ID_MNTNS: u32,
     /// 1 if an anonymous mount namespace is told by `mnt_namespace.seq` being zero, 2 by its inode number.
     ANONYMOUS_BY: u32,
     FILE_PATH: u32,

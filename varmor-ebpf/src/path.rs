@@ -9,18 +9,20 @@ use aya_ebpf::helpers::generated::bpf_probe_read_kernel;
 use varmor_common::{
     abi::{
         BLOOM_WORDS, Descriptor, FAULT_DEPTH, FAULT_DETACHED, FAULT_DISCONNECTED, FAULT_READ, FAULT_TABLE,
-        GLOB_DEAD, GLOB_START, MAX_DEPTH, PROFILE_FILESYSTEMS, STATE_EMITS, STATE_GLOBS, Transition,
+        GLOB_DEAD, GLOB_START, MASK_ALLOW, MAX_DEPTH, PERM_APPEND, PERM_READ, PERM_STRUCT, PERM_WRITE,
+        PROFILE_FILESYSTEMS, STATE_EMITS, STATE_ENDS, STATE_GLOBS, STATE_MOVES, Transition, patch,
     },
     matcher::{NameHash, Tables, class_symbol, filesystem_step, filesystem_symbol, glob_step, merge, next},
 };
 
 use crate::{
+    field::{cast, half, number, pointer, word, word_of},
     identity::Subject,
-    kernel::{self, Typed, mask, pointer, probe, scalar, u32_at, u64_at},
+    kernel::{Typed, mask, probe, scalar},
     maps::{self, state},
     offsets::{
-        ANONYMOUS_BY, DENTRY_INLINE_NAME, DENTRY_NAME, DENTRY_NAME_LEN, DENTRY_PARENT, DENTRY_SB, HASH_KEY,
-        MNTNS_INUM, MNTNS_SEQ, MOUNT_NAMESPACE, MOUNT_PARENT, MOUNT_VFSMOUNT, SB_MAGIC, VFSMOUNT_ROOT,
+        ANONYMOUS_BY, DENTRY_NAME, DENTRY_PARENT, HASH_KEY, HAVE_CAST, ID_DENTRY, ID_MNTNS, ID_MOUNT, ID_VFSMOUNT,
+        MNTNS_INUM, MNTNS_SEQ, MOUNT_NAMESPACE, MOUNT_PARENT, MOUNT_VFSMOUNT, VFSMOUNT_ROOT,
     },
 };
 
@@ -33,7 +35,7 @@ pub const COLLECT_CLASSES: u64 = 1 << 63;
 
 /// Names of this length and more are not stored in the dentry itself on some kernel (`DNAME_INLINE_LEN` is at
 /// least 32 with its trailing zero).
-const INLINE_NAME: u32 = 32;
+const INLINE_NAME: u64 = 32;
 /// `ERR_PTR(-EINVAL)`: the namespace of a kernel-internal mount (`MNT_NS_INTERNAL`).
 const MNT_NS_INTERNAL: u64 = -22i64 as u64;
 
@@ -82,48 +84,52 @@ pub fn walk(subject: &Subject, mount: Typed, mount_address: u64, dentry: Typed, 
     let profile = subject.profile;
     let artefact = subject.artefact;
     let key = HASH_KEY.load();
-    let mut number = profile.file_start;
-    let mut facts = describe(artefact, number);
+    let mut state = profile.file_start;
+    let mut facts = profile.file_start_flags;
     let mut collected = 0u64;
     let mut dentry = dentry;
     let mut depth = 0;
     let mut at_root = false;
-    // SAFETY: `mount` and `dentry` are BTF pointers; the offsets are frozen facts of these types.
-    let root = unsafe { pointer(mount, VFSMOUNT_ROOT.load()) };
+    // SAFETY: `mount` and `dentry` are BTF pointers.
+    let root = unsafe { pointer::<{ patch::VFSMOUNT_ROOT }>(mount) };
     while depth < MAX_DEPTH {
         if dentry == root {
             at_root = true;
             break;
         }
         // SAFETY: as above.
-        let parent = unsafe { pointer(dentry, DENTRY_PARENT.load()) };
+        let (parent, length) = unsafe {
+            (
+                pointer::<{ patch::DENTRY_PARENT }>(dentry),
+                half::<{ patch::DENTRY_NAME_LEN }>(dentry),
+            )
+        };
         if parent == dentry {
             break;
         }
-        // SAFETY: as above.
-        let length = unsafe { u32_at(dentry, DENTRY_NAME_LEN.load()) };
         let symbol = if length < INLINE_NAME {
             inline_hash(key, dentry, length)
         } else {
             let Some(name) = scalar(dentry, DENTRY_NAME.load()) else {
                 break;
             };
-            hash_long(name, length)
+            hash_long(name, length as u32)
         };
-        let candidate = may_have(profile, symbol) || facts & u64::from(STATE_GLOBS) != 0;
-        if candidate || (facts >> 32) as u32 != number {
+        let candidate = may_have(profile, symbol);
+        if candidate || facts & (STATE_GLOBS | STATE_MOVES) != 0 {
             let mut name = 0;
-            if facts & u64::from(STATE_GLOBS) != 0 {
+            if facts & STATE_GLOBS != 0 {
                 let Some(address) = scalar(dentry, DENTRY_NAME.load()) else {
                     break;
                 };
                 name = address;
             }
             let symbol = if candidate { symbol } else { NO_SYMBOL };
-            number = step(artefact, number, symbol, name, length);
-            facts = describe(artefact, number);
-            if facts & u64::from(STATE_EMITS) != 0 {
-                collected = enter(artefact, number, collected, request);
+            let next = advance(artefact, state, symbol, name, length as u32);
+            state = (next >> 32) as u32;
+            facts = next as u32;
+            if facts & STATE_EMITS != 0 {
+                collected = enter(artefact, state, collected, request);
             }
         }
         dentry = parent;
@@ -138,19 +144,25 @@ pub fn walk(subject: &Subject, mount: Typed, mount_address: u64, dentry: Typed, 
     }
     if profile.flags & PROFILE_FILESYSTEMS != 0 {
         // SAFETY: as above.
-        let magic = unsafe { u64_at(pointer(dentry, DENTRY_SB.load()), SB_MAGIC.load()) };
+        let magic = unsafe {
+            word::<{ patch::SB_MAGIC }>(pointer::<{ patch::DENTRY_SB }>(dentry))
+        };
         if may_have(profile, filesystem_symbol(key, magic)) {
             let Some(address) = scalar(mount, VFSMOUNT_ROOT.load()) else {
                 return fault(false, FAULT_READ);
             };
-            collected = filesystem(address, number, pack(artefact, request), collected, magic);
+            collected = filesystem(address, state, pack(artefact, request), collected, magic);
             if fault_of(collected) != 0 {
                 return collected;
             }
         }
     }
-    climb(0, mount_address, number, pack(artefact, request), collected)
+    let quiet = if facts & STATE_ENDS == 0 { QUIET } else { 0 };
+    climb(0, mount_address, state, pack(artefact, request) | quiet, collected)
 }
+
+/// Flag in the `artefact_request` argument: the state that the climb begins with says nothing at the root.
+const QUIET: u64 = 1 << 62;
 
 /// The `artefact_request` argument of the climbing functions.
 #[inline(always)]
@@ -158,26 +170,33 @@ pub const fn pack(artefact: u32, request: u32) -> u64 {
     artefact as u64 | ((request as u64) << 32)
 }
 
-/// The symbol of a name that is stored in the dentry.
+/// The symbol of a name that is stored in the dentry, whose inline array has at least 32 bytes (a fact that the
+/// loader checks). What stands behind the name in its last word is not the name's.
 #[inline(always)]
-fn inline_hash(key: u64, dentry: Typed, length: u32) -> u64 {
-    let base = DENTRY_INLINE_NAME.load();
+fn inline_hash(key: u64, dentry: Typed, length: u64) -> u64 {
     let mut hash = NameHash::new(key);
-    let mut i = 0;
-    while i < 4 {
-        if length <= i * 8 {
-            break;
+    // SAFETY: `dentry` is a BTF pointer; the words are within the inline array.
+    unsafe {
+        if length > 0 {
+            hash = hash.word(word::<{ patch::DENTRY_NAME_0 }>(dentry) & keep(length));
         }
-        // SAFETY: the inline name has at least 32 bytes, a fact that the loader checks.
-        let mut word = unsafe { u64_at(dentry, base + i * 8) };
-        let rest = length - i * 8;
-        if rest < 8 {
-            word &= (1u64 << (rest * 8)) - 1;
+        if length > 8 {
+            hash = hash.word(word::<{ patch::DENTRY_NAME_8 }>(dentry) & keep(length - 8));
         }
-        hash = hash.word(word);
-        i += 1;
+        if length > 16 {
+            hash = hash.word(word::<{ patch::DENTRY_NAME_16 }>(dentry) & keep(length - 16));
+        }
+        if length > 24 {
+            hash = hash.word(word::<{ patch::DENTRY_NAME_24 }>(dentry) & keep(length - 24));
+        }
     }
-    hash.finish(u64::from(length))
+    hash.finish(length)
+}
+
+/// Keeps the first `rest` bytes of a word, all of them if `rest` is 8 or more.
+#[inline(always)]
+const fn keep(rest: u64) -> u64 {
+    if rest < 8 { (1 << (rest * 8)) - 1 } else { u64::MAX }
 }
 
 /// The symbol of the name at an address, read in chunks; an unreadable name hashes to 0, which no rule has.
@@ -238,15 +257,16 @@ impl Tables for Transitions {
 /// A symbol that no rule has: the step takes the default.
 const NO_SYMBOL: u64 = 0;
 
-/// The default of a state in the high half, its flags in the low half. A function of its own, like `enter`: the
+/// The state after one component in the high half, its flags in the low half. A function of its own, like `enter`: the
 /// verifier walks through it once and not in every round of the walk.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub extern "C" fn describe(artefact: u32, number: u32) -> u64 {
-    match state(artefact, number) {
-        Some(record) => u64::from(record.flags) | u64::from(record.default) << 32,
+pub extern "C" fn advance(artefact: u32, from: u32, symbol: u64, name: u64, length: u32) -> u64 {
+    let next = step(artefact, from, symbol, name, length);
+    match state(artefact, next) {
+        Some(record) => u64::from(next) << 32 | u64::from(record.flags),
         // State 0 says nothing and stays; the walk's end finds that the table is damaged.
-        None => 0,
+        None => u64::from(STATE_ENDS),
     }
 }
 
@@ -384,21 +404,26 @@ pub extern "C" fn climb(dentry: u64, mount: u64, number: u32, artefact_request: 
     let artefact = artefact_request as u32;
     let request = (artefact_request >> 32) as u32 & 0xff;
     let classes = artefact_request & COLLECT_CLASSES != 0;
+    let mut quiet = artefact_request & QUIET != 0;
     let mut mount = mount;
     let mut number = number;
     let mut collected = collected;
-    let Some(mut root) = probe::<u64>(mount + u64::from(VFSMOUNT_ROOT.load())) else {
-        return fault(classes, FAULT_READ);
-    };
-    let mut dentry = if dentry == 0 { root } else { dentry };
-    let mut depth = 0;
+    let mut root = 0;
+    if dentry != 0 {
+        let Some(address) = root_of(mount) else {
+            return fault(classes, FAULT_READ);
+        };
+        root = address;
+    }
+    let mut dentry = dentry;
+    // 64 bits wide: 6.1 does not know what a spilled 32-bit counter holds.
+    let mut depth = 0u64;
     let mut done = false;
-    while depth < MAX_DEPTH {
+    while depth < u64::from(MAX_DEPTH) {
         depth += 1;
         if dentry == root {
             let own = mount - u64::from(MOUNT_VFSMOUNT.load());
-            // `mnt_parent` and `mnt_mountpoint` are neighbours, a fact that the loader checks.
-            let Some([parent, mountpoint]) = probe::<[u64; 2]>(own + u64::from(MOUNT_PARENT.load())) else {
+            let Some([parent, mountpoint]) = place_of(own) else {
                 return fault(classes, FAULT_READ);
             };
             if parent == own {
@@ -407,7 +432,7 @@ pub extern "C" fn climb(dentry: u64, mount: u64, number: u32, artefact_request: 
             }
             dentry = mountpoint;
             mount = parent + u64::from(MOUNT_VFSMOUNT.load());
-            let Some(next_root) = probe::<u64>(mount + u64::from(VFSMOUNT_ROOT.load())) else {
+            let Some(next_root) = root_of(mount) else {
                 return fault(classes, FAULT_READ);
             };
             root = next_root;
@@ -433,6 +458,7 @@ pub extern "C" fn climb(dentry: u64, mount: u64, number: u32, artefact_request: 
             let Some(record) = state(artefact, number) else {
                 return fault(classes, FAULT_TABLE);
             };
+            quiet = false;
             collected = collect(classes, collected, record.now, record.now_site, request);
         }
         dentry = fields.parent;
@@ -442,10 +468,12 @@ pub extern "C" fn climb(dentry: u64, mount: u64, number: u32, artefact_request: 
     }
     match end_of_walk(mount) {
         End::Visible => {}
-        // A memfd, a pipe, an overlay layer: no path leads to it, so no path rule speaks of it.
-        End::Internal => return 0,
+        End::Internal => return if classes { 0 } else { INTERNAL },
         End::Detached => return fault(classes, FAULT_DETACHED),
         End::Unreadable => return fault(classes, FAULT_READ),
+    }
+    if quiet {
+        return collected;
     }
     let Some(record) = state(artefact, number) else {
         return fault(classes, FAULT_TABLE);
@@ -453,14 +481,42 @@ pub extern "C" fn climb(dentry: u64, mount: u64, number: u32, artefact_request: 
     collect(classes, collected, record.root, record.root_site, request)
 }
 
+/// What is collected for a memfd, a pipe, an overlay layer: no path leads to it, so no path rule speaks of it, and
+/// an allow-list is about paths. Executing it is what an allow-list must not overlook.
+const INTERNAL: u64 = ((PERM_READ | PERM_WRITE | PERM_APPEND | PERM_STRUCT) as u64) << MASK_ALLOW;
+
 /// The end of a walk at a dentry that no root is above: the kernel makes pipes, sockets and memory files so, on mounts
 /// of its own; anywhere else it cannot be judged.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn disconnected(mount: u64) -> u64 {
     match end_of_walk(mount) {
-        End::Internal => 0,
+        End::Internal => INTERNAL,
         _ => fault(false, FAULT_DISCONNECTED),
+    }
+}
+
+/// The root dentry of a mount.
+#[inline(always)]
+fn root_of(mount: u64) -> Option<u64> {
+    word_of::<{ patch::VFSMOUNT_ROOT }>(mount, VFSMOUNT_ROOT.load(), ID_VFSMOUNT.load())
+}
+
+/// The parent and the mount point of a `struct mount`.
+#[inline(always)]
+fn place_of(own: u64) -> Option<[u64; 2]> {
+    if HAVE_CAST.load() != 0 {
+        let own = cast(own, ID_MOUNT.load());
+        // SAFETY: a cast pointer.
+        unsafe {
+            Some([
+                number(pointer::<{ patch::MOUNT_PARENT }>(own)),
+                number(pointer::<{ patch::MOUNT_MOUNTPOINT }>(own)),
+            ])
+        }
+    } else {
+        // `mnt_parent` and `mnt_mountpoint` are neighbours, a fact that the loader checks.
+        probe(own + u64::from(MOUNT_PARENT.load()))
     }
 }
 
@@ -478,7 +534,9 @@ enum End {
 #[inline(always)]
 fn end_of_walk(mount: u64) -> End {
     let own = mount - u64::from(MOUNT_VFSMOUNT.load());
-    let Some(namespace) = probe::<u64>(own + u64::from(MOUNT_NAMESPACE.load())) else {
+    let Some(namespace) =
+        word_of::<{ patch::MOUNT_NAMESPACE }>(own, MOUNT_NAMESPACE.load(), ID_MOUNT.load())
+    else {
         return End::Unreadable;
     };
     if namespace == MNT_NS_INTERNAL {
@@ -487,10 +545,18 @@ fn end_of_walk(mount: u64) -> End {
     if namespace == 0 {
         return End::Detached;
     }
-    let anonymous = if ANONYMOUS_BY.load() == ANONYMOUS_BY_SEQUENCE {
-        probe::<u64>(namespace + u64::from(MNTNS_SEQ.load())).map(|sequence| sequence == 0)
-    } else {
-        probe::<u32>(namespace + u64::from(MNTNS_INUM.load())).map(|number| number == MNT_NS_ANON_INO)
+    let cast_to = ID_MNTNS.load();
+    let anonymous = match (ANONYMOUS_BY.load() == ANONYMOUS_BY_SEQUENCE, HAVE_CAST.load() != 0) {
+        // SAFETY: cast pointers.
+        (true, true) => Some(unsafe { word::<{ patch::MNTNS_SEQ }>(cast(namespace, cast_to)) } == 0),
+        (false, true) => Some(
+            // SAFETY: as above.
+            unsafe { half::<{ patch::MNTNS_INUM }>(cast(namespace, cast_to)) } == u64::from(MNT_NS_ANON_INO),
+        ),
+        (true, false) => probe::<u64>(namespace + u64::from(MNTNS_SEQ.load())).map(|sequence| sequence == 0),
+        (false, false) => {
+            probe::<u32>(namespace + u64::from(MNTNS_INUM.load())).map(|number| number == MNT_NS_ANON_INO)
+        }
     };
     match anonymous {
         Some(false) => End::Visible,
@@ -515,6 +581,19 @@ pub struct Name {
 impl Name {
     #[inline(always)]
     pub fn read(dentry: u64) -> Option<Self> {
+        if HAVE_CAST.load() != 0 {
+            // Until 6.16 the verifier takes the name's address for a number, later for a pointer: so it is read as bytes.
+            let name = probe(dentry + u64::from(DENTRY_NAME.load()))?;
+            let dentry = cast(dentry, ID_DENTRY.load());
+            // SAFETY: a cast pointer.
+            return unsafe {
+                Some(Self {
+                    parent: number(pointer::<{ patch::DENTRY_PARENT }>(dentry)),
+                    name,
+                    length: half::<{ patch::DENTRY_NAME_LEN }>(dentry) as u32,
+                })
+            };
+        }
         // `d_parent`, `d_name.{hash,len}` and `d_name.name` are neighbours, a fact that the loader checks.
         let [parent, hash_length, name] = probe::<[u64; 3]>(dentry + u64::from(DENTRY_PARENT.load()))?;
         Some(Self {
@@ -531,7 +610,7 @@ pub fn path_addresses(path: Typed) -> Option<(u64, u64)> {
     use crate::offsets::{PATH_DENTRY, PATH_MNT};
     Some((
         scalar(path, PATH_DENTRY.load())?,
-        kernel::scalar(path, PATH_MNT.load())?,
+        scalar(path, PATH_MNT.load())?,
     ))
 }
 
@@ -549,7 +628,7 @@ pub extern "C" fn climb_as(dentry: u64, mount: u64, name: u64, length: u64, arte
         return fault(false, FAULT_READ);
     };
     if leaf.parent == dentry {
-        return 0;
+        return INTERNAL;
     }
     let length = length as u32;
     let number = step(

@@ -110,6 +110,18 @@ impl Btf {
         self.named.contains_key(&(KIND_FUNC, name.as_bytes().to_vec()))
     }
 
+    /// The type id of a function.
+    #[must_use]
+    pub fn function(&self, name: &str) -> Option<u32> {
+        self.named.get(&(KIND_FUNC, name.as_bytes().to_vec())).copied()
+    }
+
+    /// The type id of a structure.
+    #[must_use]
+    pub fn structure(&self, name: &str) -> Option<u32> {
+        self.named.get(&(KIND_STRUCT, name.as_bytes().to_vec())).copied()
+    }
+
     fn member(&self, id: u32, name: &[u8]) -> Option<(u32, u32)> {
         let at = *self.types.get(id as usize)?;
         let info = self.word(at + 4).ok()?;

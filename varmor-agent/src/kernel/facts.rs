@@ -1,5 +1,7 @@
 //! The facts about kernel structures that the programs get as frozen constants.
 
+use varmor_common::abi::patch;
+
 use super::btf::{Btf, Field};
 
 /// Name of a constant in the programs, structure, field and its other names over time.
@@ -51,6 +53,14 @@ const WANTED: &[Wanted] = &[
     ("MSG_NAMELEN", "msghdr", &["msg_namelen"]),
 ];
 
+/// Constants that hold the type id of a structure.
+const CAST_TO: [(&str, &str); 4] = [
+    ("ID_DENTRY", "dentry"),
+    ("ID_MOUNT", "mount"),
+    ("ID_VFSMOUNT", "vfsmount"),
+    ("ID_MNTNS", "mnt_namespace"),
+];
+
 /// The array of short names; 7.x wraps it in a union.
 const INLINE_NAME: &[&str] = &["d_iname", "d_shortname.string"];
 /// The programs read names up to this length from the dentry.
@@ -60,6 +70,10 @@ const INLINE_NAME_BYTES: u32 = 32;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     pub offsets: Vec<(&'static str, u32)>,
+    /// Stand-ins in the instructions (`abi::patch`) and the offsets that replace them.
+    pub fields: Vec<(i32, u32)>,
+    /// The type id of the kernel function `bpf_rdonly_cast`, if there is one.
+    pub cast: Option<u32>,
 }
 
 /// Why the programs cannot work on this kernel.
@@ -93,9 +107,40 @@ impl Facts {
             .map_or((2, 0), |field| (1, field.offset));
         offsets.push(("ANONYMOUS_BY", by));
         offsets.push(("MNTNS_SEQ", offset));
-        let facts = Self { offsets };
+        let cast = btf.function("bpf_rdonly_cast");
+        offsets.push(("HAVE_CAST", u32::from(cast.is_some())));
+        for (constant, structure) in CAST_TO {
+            let id = btf.structure(structure).ok_or(FactError::Missing {
+                structure,
+                field: "(the structure itself)",
+            })?;
+            offsets.push((constant, id));
+        }
+        let mut facts = Self {
+            offsets,
+            fields: Vec::new(),
+            cast,
+        };
         facts.check(btf)?;
+        facts.fields = patch::FIELDS
+            .iter()
+            .map(|(stand_in, name)| (*stand_in, facts.offset_of(name)))
+            .collect();
         Ok(facts)
+    }
+
+    /// The offset that a stand-in of `abi::patch` stands for.
+    fn offset_of(&self, field: &str) -> u32 {
+        match field {
+            "FILE_MNT" => self.get("FILE_PATH") + self.get("PATH_MNT"),
+            "FILE_DENTRY" => self.get("FILE_PATH") + self.get("PATH_DENTRY"),
+            "DENTRY_NAME_0" => self.get("DENTRY_INLINE_NAME"),
+            "DENTRY_NAME_8" => self.get("DENTRY_INLINE_NAME") + 8,
+            "DENTRY_NAME_16" => self.get("DENTRY_INLINE_NAME") + 16,
+            "DENTRY_NAME_24" => self.get("DENTRY_INLINE_NAME") + 24,
+            "MOUNT_MOUNTPOINT" => self.get("MOUNT_PARENT") + 8,
+            other => self.get(other),
+        }
     }
 
     fn get(&self, name: &str) -> u32 {

@@ -29,6 +29,11 @@ pub const STATE_SINK: u32 = 1 << 2;
 /// A symbol without a transition here takes the transition of `default`, if that state has one.
 pub const STATE_INHERITS: u32 = 1 << 3;
 
+/// `root` is not zero.
+pub const STATE_ENDS: u32 = 1 << 4;
+/// The default leads to another state.
+pub const STATE_MOVES: u32 = 1 << 5;
+
 /// Deepest path, counted in components and mount crossings, that is judged; a deeper one is a fault (denied).
 pub const MAX_DEPTH: u32 = 64;
 /// Longest file name, in bytes (`NAME_MAX`).

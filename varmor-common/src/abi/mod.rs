@@ -6,6 +6,7 @@
 mod automaton;
 mod event;
 mod identity;
+pub mod patch;
 mod points;
 mod profile;
 

@@ -68,6 +68,9 @@ pub struct Descriptor {
     /// Permissions that are denied unless a rule allows them (allow-list profiles).
     pub file_default: u32,
     pub file_start: u32,
+    /// Flags of the state `file_start`.
+    pub file_start_flags: u32,
+    pub _pad: u32,
     pub mount_start: u32,
     pub mount_classes: u32,
     pub caps_deny: u64,
@@ -85,7 +88,7 @@ pub struct Descriptor {
     pub bloom: [u64; BLOOM_WORDS],
     pub mounts: [MountClass; 64],
 }
-const _: () = assert!(size_of::<Descriptor>() == 48 + 256 + 48 + 32 + 24 + 8 + 8192 + 1536);
+const _: () = assert!(size_of::<Descriptor>() == 56 + 256 + 48 + 32 + 24 + 8 + 8192 + 1536);
 
 impl Default for Descriptor {
     fn default() -> Self {
@@ -96,6 +99,8 @@ impl Default for Descriptor {
             file_perms: 0,
             file_default: 0,
             file_start: 0,
+            file_start_flags: 0,
+            _pad: 0,
             mount_start: 0,
             mount_classes: 0,
             caps_deny: 0,

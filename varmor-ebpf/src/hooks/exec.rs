@@ -1,11 +1,12 @@
 //! Execution: every pass of exec, and every executable mapping of a file.
 
 use aya_ebpf::{macros::lsm, programs::LsmContext};
-use varmor_common::abi::{EVENT_EXEC, PERM_EXEC, operation};
+use varmor_common::abi::{EVENT_EXEC, PERM_EXEC, operation, patch};
 
 use super::subject_or_return;
 use crate::{
     audit::What,
+    field,
     identity::Subject,
     kernel::{Typed, pointer, probe, raw_argument, scalar},
     offsets::{BPRM_FILE, BPRM_FILENAME, FILE_PATH, PATH_DENTRY, PATH_MNT, VMA_FILE},
@@ -113,15 +114,15 @@ pub fn file_mprotect(ctx: LsmContext) -> i32 {
 
 #[inline(always)]
 fn mapped(subject: &Subject, what: What, mapped_file: Typed) -> i32 {
-    let Some(mount_address) = scalar(mapped_file, FILE_PATH.load() + PATH_MNT.load()) else {
-        return DENY;
-    };
     // SAFETY: `mapped_file` is a BTF pointer to a file.
     let (mount, dentry) = unsafe {
         (
-            pointer(mapped_file, FILE_PATH.load() + PATH_MNT.load()),
-            pointer(mapped_file, FILE_PATH.load() + PATH_DENTRY.load()),
+            field::pointer::<{ patch::FILE_MNT }>(mapped_file),
+            field::pointer::<{ patch::FILE_DENTRY }>(mapped_file),
         )
+    };
+    let Some(mount_address) = field::address(mount, mapped_file, FILE_PATH.load() + PATH_MNT.load()) else {
+        return DENY;
     };
     let collected = walk(subject, mount, mount_address, dentry, PERM_EXEC);
     file(subject, what, PERM_EXEC, collected, || {

@@ -1,14 +1,17 @@
 //! Files: opening them, and everything that changes them or their names.
 
 use aya_ebpf::{macros::lsm, programs::LsmContext};
-use varmor_common::abi::{EVENT_FILE, PERM_ALL, PERM_APPEND, PERM_READ, PERM_STRUCT, PERM_WRITE, operation};
+use varmor_common::abi::{
+    EVENT_FILE, PERM_ALL, PERM_APPEND, PERM_READ, PERM_STRUCT, PERM_WRITE, operation, patch,
+};
 
 use super::subject_or_return;
 use crate::{
     audit::What,
     identity::Subject,
-    kernel::{Typed, is_zero, pointer, probe, probe_or_zero, raw_argument, scalar, u32_at},
-    offsets::{DENTRY_INODE, FILE_FLAGS, FILE_MODE, FILE_PATH, INODE_MODE, PATH_DENTRY, PATH_MNT},
+    field::{address, half, pointer},
+    kernel::{Typed, is_zero, probe, probe_or_zero, raw_argument, scalar},
+    offsets::{DENTRY_INODE, FILE_PATH, INODE_MODE, PATH_DENTRY, PATH_MNT},
     path::walk,
     verdict::{ALLOW, DENY, file},
 };
@@ -32,8 +35,8 @@ pub fn file_open(ctx: LsmContext) -> i32 {
     // SAFETY: `opened` is the hook's argument.
     let (mode, flags) = unsafe {
         (
-            u32_at(opened, FILE_MODE.load()),
-            u32_at(opened, FILE_FLAGS.load()),
+            half::<{ patch::FILE_MODE }>(opened) as u32,
+            half::<{ patch::FILE_FLAGS }>(opened) as u32,
         )
     };
     if mode & FMODE_NOACCOUNT != 0 || flags & FMODE_EXEC != 0 {
@@ -146,15 +149,15 @@ fn open_file(subject: &Subject, what: What, opened: Typed, request: u32) -> i32 
     if (subject.profile.file_perms | subject.profile.file_default) & request == 0 {
         return ALLOW;
     }
-    let Some(mount_address) = scalar(opened, FILE_PATH.load() + PATH_MNT.load()) else {
-        return DENY;
-    };
     // SAFETY: `opened` is a BTF pointer to a file.
     let (mount, dentry) = unsafe {
         (
-            pointer(opened, FILE_PATH.load() + PATH_MNT.load()),
-            pointer(opened, FILE_PATH.load() + PATH_DENTRY.load()),
+            pointer::<{ patch::FILE_MNT }>(opened),
+            pointer::<{ patch::FILE_DENTRY }>(opened),
         )
+    };
+    let Some(mount_address) = address(mount, opened, FILE_PATH.load() + PATH_MNT.load()) else {
+        return DENY;
     };
     let collected = walk(subject, mount, mount_address, dentry, request);
     file(subject, what, request, collected, || {
@@ -174,10 +177,13 @@ fn one_path(ctx: &LsmContext, what: What) -> i32 {
     }
     let path: Typed = ctx.arg(0);
     // SAFETY: `path` is the hook's argument.
-    let dentry = unsafe { pointer(path, PATH_DENTRY.load()) };
-    // SAFETY: as above.
-    let mount = unsafe { pointer(path, PATH_MNT.load()) };
-    let Some(mount_address) = scalar(path, PATH_MNT.load()) else {
+    let (mount, dentry) = unsafe {
+        (
+            pointer::<{ patch::PATH_MNT }>(path),
+            pointer::<{ patch::PATH_DENTRY }>(path),
+        )
+    };
+    let Some(mount_address) = address(mount, path, PATH_MNT.load()) else {
         return DENY;
     };
     let collected = walk(&subject, mount, mount_address, dentry, PERM_WRITE);
@@ -206,8 +212,8 @@ fn named<const FOLDER: i32, const DENTRY: i32>(
     }
     let path: Typed = ctx.arg(FOLDER as usize);
     // SAFETY: `path` is a path argument of the hook.
-    let mount = unsafe { pointer(path, PATH_MNT.load()) };
-    let Some(mount_address) = scalar(path, PATH_MNT.load()) else {
+    let mount = unsafe { pointer::<{ patch::PATH_MNT }>(path) };
+    let Some(mount_address) = address(mount, path, PATH_MNT.load()) else {
         return DENY;
     };
     let collected = walk(subject, mount, mount_address, ctx.arg(DENTRY as usize), request);

@@ -5,6 +5,7 @@
 
 mod names;
 mod object;
+mod patch;
 mod pins;
 mod raw;
 mod tables;

@@ -4,6 +4,7 @@ use aya::programs::{Lsm, ProgramError};
 use aya::{Btf as AyaBtf, Ebpf, EbpfLoader};
 
 use super::super::EnforcerError;
+use super::patch;
 use super::pins::Pins;
 use crate::kernel::{Btf, Facts, HOOKS, Presence, probe};
 
@@ -123,8 +124,10 @@ impl Object {
         for (name, value) in &self.facts.offsets {
             loader.override_global(name, value, true);
         }
+        let bytes = patch::patched(self.bytes, &self.facts)
+            .map_err(|error| EnforcerError::kernel("prepare the kernel object", error))?;
         loader
-            .load(self.bytes)
+            .load(&bytes)
             .map_err(|error| EnforcerError::kernel("load the kernel object", error))
     }
 }

@@ -103,6 +103,7 @@ pub(super) fn compile(
         artefact.descriptor.bloom[word] |= 1 << (transition.symbol % 64);
     }
     artefact.descriptor.file_start = built.starts[0];
+    artefact.descriptor.file_start_flags = built.states[built.starts[0] as usize].flags;
     artefact.descriptor.mount_start = built.starts[1];
     if built.filesystems {
         artefact.descriptor.flags |= PROFILE_FILESYSTEMS;

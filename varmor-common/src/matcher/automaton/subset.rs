@@ -9,7 +9,9 @@ use std::rc::Rc;
 use super::filesystem::MAGICS;
 use super::nodes::{Node, Nodes};
 use super::{BuildError, CORE_BUDGET, STATE_BUDGET, TRANSITION_BUDGET};
-use crate::abi::{STATE_EMITS, STATE_GLOBS, STATE_INHERITS, STATE_SINK, State, Transition};
+use crate::abi::{
+    STATE_EMITS, STATE_ENDS, STATE_GLOBS, STATE_INHERITS, STATE_MOVES, STATE_SINK, State, Transition,
+};
 use crate::matcher::glob::NameGlobs;
 use crate::matcher::{class_symbol, filesystem_symbol, name_hash};
 
@@ -127,8 +129,12 @@ impl<'n> Builder<'n> {
             let (mut record, ends) = self.expand(at, &active)?;
             (record.now, record.now_site) = say(active.now);
             (record.root, record.root_site) = say(ends);
-            if record.now != 0 {
-                record.flags |= STATE_EMITS;
+            for (set, flag) in [
+                (record.now != 0, STATE_EMITS),
+                (record.root != 0, STATE_ENDS),
+                (record.default != number(at), STATE_MOVES),
+            ] {
+                record.flags |= if set { flag } else { 0 };
             }
             records.push(record);
             at += 1;
