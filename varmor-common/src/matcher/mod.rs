@@ -22,6 +22,6 @@ pub use hash::{NameHash, class_symbol, filesystem_symbol, name_hash};
 pub use network::{MAPPED, halves, length_applies, mask_address, mask_port};
 #[cfg(feature = "std")]
 pub use pattern::{Component, Pattern, PatternError};
-pub use step::{Tables, Verdict, decide, filesystem_step, glob_step, merge, next};
+pub use step::{Tables, Verdict, decide, filesystem_step, gained, glob_step, merge, next};
 #[cfg(feature = "std")]
 pub use walk::{FilesystemRoot, MountCall, MountSource, PathView, Walk};
