@@ -1,6 +1,6 @@
 //! Rule sets for the benches, with the answers that they must give.
 
-use varmor_common::profile::{Access, Object, Origin, Profile, ProfileMode, Rule, Verdict};
+use varmor_common::profile::{Access, Object, Origin, Profile, Rule, Verdict};
 
 /// A shape of rules that grows with their number.
 #[derive(Clone, Copy, Debug)]
@@ -59,8 +59,8 @@ pub fn profile(shape: &Shape, count: u32) -> Profile {
     });
     Profile {
         name: "varmor-bench".to_owned(),
-        mode: ProfileMode::Enforce,
         rules: rules.collect(),
+        ..Profile::default()
     }
 }
 

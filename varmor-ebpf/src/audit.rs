@@ -95,7 +95,7 @@ pub extern "C" fn emit(what: u64, site_request: u64, first: u64, second: u64, th
         let id = bpf_get_current_uid_gid();
         (*event).uid = id as u32;
         (*event).gid = (id >> 32) as u32;
-        (*event)._pad = 0;
+        (*event).domain = 0;
         (*event).cgroup = 0;
         (*event).slot = 0;
         (*event).generation = 0;

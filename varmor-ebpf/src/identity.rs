@@ -97,7 +97,7 @@ fn adopt_current() -> Option<Label> {
     }
     let label = Label {
         binding: managed.binding,
-        _pad: 0,
+        domain: 0,
         cgroup,
     };
     if let Some(credential) = kernel::probe::<u64>(task + u64::from(offsets::TASK_REAL_CRED.load())) {

@@ -8,11 +8,11 @@ use core::ffi::c_void;
 use aya_ebpf::helpers::generated::bpf_probe_read_kernel;
 use varmor_common::{
     abi::{
-        BLOOM_WORDS, Descriptor, FAULT_DEPTH, FAULT_DETACHED, FAULT_DISCONNECTED, FAULT_READ, FAULT_TABLE,
+        Descriptor, FILTER, FAULT_DEPTH, FAULT_DETACHED, FAULT_DISCONNECTED, FAULT_READ, FAULT_TABLE,
         GLOB_DEAD, GLOB_START, MASK_ALLOW, MAX_DEPTH, PERM_APPEND, PERM_READ, PERM_STRUCT, PERM_WRITE,
         PROFILE_FILESYSTEMS, STATE_EMITS, STATE_ENDS, STATE_GLOBS, STATE_MOVES, Transition, patch,
     },
-    matcher::{NameHash, Tables, class_symbol, filesystem_step, filesystem_symbol, glob_step, merge, next},
+    matcher::{NameHash, Tables, class_symbol, filter, filesystem_step, filesystem_symbol, glob_step, merge, next},
 };
 
 use crate::{
@@ -70,10 +70,10 @@ const fn collect(collect_classes: bool, collected: u64, says: u64, site: u32, re
 
 #[inline(always)]
 pub fn may_have(profile: &Descriptor, symbol: u64) -> bool {
-    let word = mask::<{ BLOOM_WORDS as i32 - 1 }>(symbol >> 6) as usize;
-    // SAFETY: `word` is below `BLOOM_WORDS`.
-    let word = unsafe { *profile.bloom.as_ptr().add(word) };
-    (word >> (symbol & 63)) & 1 != 0
+    let slot = mask::<{ FILTER as i32 - 1 }>(symbol) as usize;
+    // SAFETY: `slot` is below `FILTER`.
+    let entry = unsafe { *profile.filter.as_ptr().add(slot) };
+    filter::admits(entry, symbol)
 }
 
 /// Walks from `dentry` on `mount` to the root with the file automaton.
@@ -125,7 +125,11 @@ pub fn walk(subject: &Subject, mount: Typed, mount_address: u64, dentry: Typed, 
                 name = address;
             }
             let symbol = if candidate { symbol } else { NO_SYMBOL };
-            let next = advance(artefact, state, symbol, name, length as u32);
+            // Read again: to keep what each branch of the hash knows about the length would keep the verifier's
+            // states apart.
+            // SAFETY: as above.
+            let length = unsafe { half::<{ patch::DENTRY_NAME_LEN }>(dentry) } as u32;
+            let next = advance(artefact, state, symbol, name, length);
             state = (next >> 32) as u32;
             facts = next as u32;
             if facts & STATE_EMITS != 0 {
@@ -193,10 +197,27 @@ fn inline_hash(key: u64, dentry: Typed, length: u64) -> u64 {
     hash.finish(length)
 }
 
+/// By number of bytes: the mask that keeps them. A table, because a shift by a variable number costs five instructions.
+static KEEP: [u64; 8] = [
+    0,
+    0xff,
+    0xffff,
+    0xff_ffff,
+    0xffff_ffff,
+    0xff_ffff_ffff,
+    0xffff_ffff_ffff,
+    0xff_ffff_ffff_ffff,
+];
+
 /// Keeps the first `rest` bytes of a word, all of them if `rest` is 8 or more.
 #[inline(always)]
-const fn keep(rest: u64) -> u64 {
-    if rest < 8 { (1 << (rest * 8)) - 1 } else { u64::MAX }
+fn keep(rest: u64) -> u64 {
+    if rest < 8 {
+        // SAFETY: the masked index is below 8.
+        unsafe { *KEEP.as_ptr().add(mask::<7>(rest) as usize) }
+    } else {
+        u64::MAX
+    }
 }
 
 /// The symbol of the name at an address, read in chunks; an unreadable name hashes to 0, which no rule has.

@@ -243,7 +243,7 @@ pub(crate) mod tests {
             mount_namespace: 4_026_532_000,
             path_start: 0,
             exe_start: 0,
-            _pad: 0,
+            domain: 0,
             data: [0; 4],
             comm: *b"cat\0\0\0\0\0\0\0\0\0\0\0\0\0",
             ancestors: [abi::Ancestor::default(); 4],

@@ -116,7 +116,8 @@ pub struct RawEvent {
     pub mount_namespace: u32,
     pub path_start: u32,
     pub exe_start: u32,
-    pub _pad: u32,
+    /// Target groups of the task (`Label::domain`).
+    pub domain: u32,
     pub data: [u64; 4],
     pub comm: [u8; 16],
     pub ancestors: [Ancestor; EVENT_ANCESTORS],

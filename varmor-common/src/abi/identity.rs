@@ -6,7 +6,8 @@
 pub struct Label {
     /// Index into the bindings.
     pub binding: u32,
-    pub _pad: u32,
+    /// Target groups that the task has entered: bit n = group n of its profile. Only ever grows.
+    pub domain: u32,
     /// Id of the cgroup through which the task got the label: names the container.
     pub cgroup: u64,
 }

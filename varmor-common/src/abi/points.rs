@@ -35,3 +35,6 @@ const _: () = assert!(size_of::<Point>() == 8);
 pub const VERDICT_DENY: u32 = 1;
 pub const VERDICT_AUDIT: u32 = 2;
 pub const VERDICT_ALLOW: u32 = 4;
+/// Of a mount class: its rules name every source. A class without this bit allows nothing if the source of the call is
+/// not known (`mount::EVERY_CLASS`).
+pub const VERDICT_ANYWHERE: u32 = 8;

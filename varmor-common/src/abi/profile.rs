@@ -9,11 +9,15 @@ pub const PROFILE_SOCKETS: u32 = 1 << 2;
 /// The profile has destination points.
 pub const PROFILE_EGRESS: u32 = 1 << 3;
 
-/// 64 Kbit: one look-up in thirty is in vain at 2,000 different names, one in seven at 10,000.
-pub const BLOOM_WORDS: usize = 1024;
+/// Slots of the filter in front of the transitions.
+pub const FILTER: usize = 32_768;
 pub const MAX_ADDRESS_LENGTHS: usize = 32;
 pub const MAX_PORT_LENGTHS: usize = 17;
 pub const MAX_MOUNT_CLASSES: usize = 63;
+/// Most groups of executables with rules of their own.
+pub const MAX_TARGETS: usize = 6;
+/// Sets of target groups that a task can be in.
+pub const DOMAINS: usize = 1 << MAX_TARGETS;
 
 /// Ptrace permissions, as vArmor names them.
 pub const PTRACE_TRACE: u32 = 1 << 1;
@@ -65,14 +69,21 @@ pub struct Descriptor {
     pub flags: u32,
     /// Union of the permissions that some file rule names, with `PERM_STRUCT`.
     pub file_perms: u32,
-    /// Permissions that are denied unless a rule allows them (allow-list profiles).
+    /// Permissions that need an allowing rule (allow-list profiles), as masks like those of a state: without one
+    /// they are denied (`<< MASK_DENY`) or audited (`<< MASK_AUDIT`).
     pub file_default: u32,
     pub file_start: u32,
     /// Flags of the state `file_start`.
     pub file_start_flags: u32,
-    pub _pad: u32,
     pub mount_start: u32,
     pub mount_classes: u32,
+    /// `VERDICT_*` bits of a mount that no class allows (allow-list profiles); 0 = allowed.
+    pub mount_default: u32,
+    /// Start of the automaton that reads the path of a new executable and collects, as `now` and `root`, the
+    /// target groups that the task enters: bit n = group n. Meaningless while `targets` is 0.
+    pub target_start: u32,
+    /// Number of target groups.
+    pub targets: u32,
     pub caps_deny: u64,
     pub caps_audit: u64,
     /// Site per capability.
@@ -84,11 +95,14 @@ pub struct Descriptor {
     pub port_length: [u8; 24],
     pub address_lengths: u32,
     pub port_lengths: u32,
-    /// Word `(h >> 6) % BLOOM_WORDS`, bit `h % 64`: may a transition with symbol `h` exist?
-    pub bloom: [u64; BLOOM_WORDS],
     pub mounts: [MountClass; 64],
+    /// By `Label::domain`: index of the artefact that holds for a task in these target groups; 0 = this one. The
+    /// loader fills it in.
+    pub domains: [u32; DOMAINS],
+    /// May a transition with a symbol exist? See `matcher::filter`.
+    pub filter: [u8; FILTER],
 }
-const _: () = assert!(size_of::<Descriptor>() == 56 + 256 + 48 + 32 + 24 + 8 + 8192 + 1536);
+const _: () = assert!(size_of::<Descriptor>() == 64 + 256 + 48 + 32 + 24 + 8 + 32768 + 1536 + 256);
 
 impl Default for Descriptor {
     fn default() -> Self {
@@ -100,9 +114,11 @@ impl Default for Descriptor {
             file_default: 0,
             file_start: 0,
             file_start_flags: 0,
-            _pad: 0,
             mount_start: 0,
             mount_classes: 0,
+            mount_default: 0,
+            target_start: 0,
+            targets: 0,
             caps_deny: 0,
             caps_audit: 0,
             cap_sites: [0; 64],
@@ -111,8 +127,9 @@ impl Default for Descriptor {
             port_length: [0; 24],
             address_lengths: 0,
             port_lengths: 0,
-            bloom: [0; BLOOM_WORDS],
             mounts: [MountClass::default(); 64],
+            domains: [0; DOMAINS],
+            filter: [0; FILTER],
         }
     }
 }

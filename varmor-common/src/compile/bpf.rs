@@ -1,43 +1,66 @@
 //! Profile -> tables of the BPF enforcer.
 
+mod defaults;
 mod error;
 mod mounts;
 mod network;
 mod paths;
 mod sites;
+mod targets;
 mod tasks;
 #[cfg(test)]
 mod tests;
 
 pub use error::CompileError;
+pub use targets::{TargetKeys, inherited_keys};
 
 use crate::abi::{
     Descriptor, GlobRow, PERM_EXEC, PROFILE_COMPLAIN, PROFILE_EGRESS, PROFILE_SOCKETS, Point, PointKey,
     State, Transition,
 };
-use crate::profile::{Object, Profile, ProfileMode, Verdict};
+use crate::profile::{DEFAULT_RULE, Object, Origin, Profile, ProfileMode, Verdict};
 
 use sites::Sites;
+use targets::Bits;
 
 /// Compiles a profile under the boot key. The same profile and key give the same artefact.
 pub fn compile(profile: &Profile, key: u64) -> Result<Artefact, CompileError> {
+    compile_after(profile, key, &TargetKeys::default())
+}
+
+/// As [`compile`], for a profile of which tasks may be running in target groups: `earlier` is what
+/// [`Artefact::target_keys`] of its last version was.
+pub fn compile_after(profile: &Profile, key: u64, earlier: &TargetKeys) -> Result<Artefact, CompileError> {
+    let bits = Bits::assign(&profile.targets, earlier)?;
+    let mut artefact = one(profile, key, &bits)?;
+    artefact.domains = targets::domains(profile, key, &bits)?;
+    artefact.complete(profile);
+    artefact.target_keys = bits.keys;
+    artefact.target_bits = bits.of_groups;
+    Ok(artefact)
+}
+
+/// The tables of the rules that stand in the profile itself.
+fn one(profile: &Profile, key: u64, bits: &Bits) -> Result<Artefact, CompileError> {
     let mut artefact = Artefact::default();
     let mut sites = Sites::default();
     let patterns = paths::patterns(profile)?;
-    let classes = mounts::classes(profile, key, &mut sites)?;
+    let classes = mounts::classes(profile, &patterns, key, &mut sites)?;
     for (slot, class) in artefact.descriptor.mounts.iter_mut().zip(&classes.table) {
         *slot = *class;
     }
     artefact.descriptor.mount_classes = classes.count();
     artefact.mount_sources = mounts::sources(profile, &patterns, &classes)?;
-    paths::compile(profile, &patterns, &classes, key, &mut sites, &mut artefact)?;
+    defaults::compile(profile, &patterns, &mut artefact.descriptor);
+    paths::compile(profile, &patterns, &classes, bits, key, &mut sites, &mut artefact)?;
     tasks::compile(profile, &mut sites, &mut artefact.descriptor);
     network::compile(profile, &mut sites, &mut artefact)?;
     if profile.mode == ProfileMode::Complain {
         artefact.descriptor.flags |= PROFILE_COMPLAIN;
     }
     artefact.sites = sites.into_vec();
-    artefact.hooks = hooks(profile, &artefact.descriptor);
+    artefact.hooks =
+        hooks(profile, &artefact.descriptor).union(defaults::hooks(&profile.default, &artefact.descriptor));
     Ok(artefact)
 }
 
@@ -82,6 +105,13 @@ pub struct Artefact {
     pub hooks: HookGroups,
     /// Rules that this enforcer cannot hold.
     pub unsupported: Vec<Unsupported>,
+    /// For every set of target groups that a task can be in (bit n = `target_keys[n]`): the tables that judge it. Their
+    /// own lists are empty.
+    pub domains: Vec<(u32, Artefact)>,
+    /// To be given to [`compile_after`] for the next version.
+    pub target_keys: TargetKeys,
+    /// By target group of the profile: its bit.
+    pub target_bits: Vec<u32>,
 }
 
 /// What stands behind one site number of an event: the rules that speak there.
@@ -96,7 +126,7 @@ pub struct SiteRule {
     /// Permission bits (for files `abi::PERM_*`) that the rule concerns here; `u32::MAX` where there are none.
     pub permissions: u32,
     pub verdict: Verdict,
-    /// Index into `Profile::rules`.
+    /// Index into the rules of the domain: those of the profile, then those of the target groups in it.
     pub rule: u32,
 }
 
@@ -127,13 +157,14 @@ impl HookGroups {
 /// A rule that the enforcer cannot hold, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsupported {
-    /// Index into `Profile::rules`.
+    /// Index into `Profile::every_rule`.
     pub rule: u32,
     pub reason: String,
 }
 
 impl Artefact {
-    /// The rule behind a site of an event, by the permissions that were requested: a denying rule first.
+    /// The rule behind a site of an event, by the permissions that were requested: a denying rule first. For tasks in
+    /// no target group.
     #[must_use]
     pub fn rule_at<'p>(
         &self,
@@ -141,15 +172,40 @@ impl Artefact {
         site: u32,
         requested: u32,
     ) -> Option<&'p crate::profile::Rule> {
+        let index = self.rule_index(site, requested)?;
+        profile.rules.get(index as usize)
+    }
+
+    /// Id and origin of what decided about a task in these target groups: a rule, or the default of an allow-list.
+    #[must_use]
+    pub fn decided_by<'p>(
+        &self,
+        profile: &'p Profile,
+        domain: u32,
+        site: u32,
+        requested: u32,
+    ) -> Option<(&'p str, &'p Origin)> {
+        if site == 0 {
+            let has_default = profile.default.kinds().0 != 0;
+            return has_default.then_some((DEFAULT_RULE, &profile.default.origin));
+        }
+        let rule = self.of_domain(domain).rule_index(site, requested)?;
+        let mut rules = profile.rules_of(|group| self.is_member(domain, group));
+        rules
+            .nth(rule as usize)
+            .map(|rule| (rule.id.as_str(), &rule.origin))
+    }
+
+    fn rule_index(&self, site: u32, requested: u32) -> Option<u32> {
         let site = self.sites.get(site as usize)?;
         let concerns = |wanted: Verdict| {
             site.rules
                 .iter()
                 .find(|rule| rule.verdict == wanted && rule.permissions & requested != 0)
         };
-        let found = concerns(Verdict::Deny)
+        concerns(Verdict::Deny)
             .or_else(|| concerns(Verdict::Audit))
-            .or_else(|| site.rules.first())?;
-        profile.rules.get(found.rule as usize)
+            .or_else(|| site.rules.first())
+            .map(|rule| rule.rule)
     }
 }

@@ -1,11 +1,12 @@
 //! The matching engine.
 //!
-//! `hash`, `network` and `step` are `no_std` and run in the kernel programs; everything else builds their tables
+//! `filter`, `hash`, `network` and `step` are `no_std` and run in the kernel programs; everything else builds their tables
 //! in user space or checks them. A path is read component by component from the leaf to the root, because that is
 //! the order in which the kernel can give the names without building a string.
 
 #[cfg(feature = "std")]
 pub mod automaton;
+pub mod filter;
 #[cfg(feature = "std")]
 pub mod glob;
 mod hash;
@@ -22,6 +23,6 @@ pub use hash::{NameHash, class_symbol, filesystem_symbol, name_hash};
 pub use network::{MAPPED, halves, length_applies, mask_address, mask_port};
 #[cfg(feature = "std")]
 pub use pattern::{Component, Pattern, PatternError};
-pub use step::{Tables, Verdict, decide, filesystem_step, glob_step, merge, next};
+pub use step::{Tables, Verdict, decide, filesystem_step, gained, glob_step, merge, next};
 #[cfg(feature = "std")]
 pub use walk::{FilesystemRoot, MountCall, MountSource, PathView, Walk};

@@ -104,27 +104,48 @@ pub const fn merge(collected: u64, masks: u64, site: u32, requested: u32) -> u64
 pub struct Verdict {
     /// Requested permissions that are refused.
     pub denied: u32,
-    /// Requested permissions that a rule wants audited.
+    /// Requested permissions that a rule, or the default, wants audited.
     pub audited: u32,
-    /// Site of the rule that decided; 0 = none (allowed, or refused by the default).
+    /// Site of the rule that decided; 0 = none (allowed, or decided by the default).
     pub site: u32,
 }
 
-/// The verdict on `requested` after a complete walk. `default_deny` holds the permissions that need an allowing
-/// rule (allow-list profiles); a denying rule wins over an allowing one.
+/// The verdict on `requested` after a complete walk. `default` holds what becomes of permissions that no rule
+/// allows (`Descriptor::file_default`); a denying rule wins over an allowing one.
 #[inline(always)]
 #[must_use]
 #[expect(
     clippy::cast_possible_truncation,
     reason = "the fields are at most 32 bits wide by construction"
 )]
-pub const fn decide(collected: u64, requested: u32, default_deny: u32) -> Verdict {
-    let denied = (collected >> MASK_DENY) as u32 & 0xff;
-    let audited = (collected >> MASK_AUDIT) as u32 & 0xff;
-    let allowed = (collected >> MASK_ALLOW) as u32 & 0xff;
+pub const fn decide(collected: u64, requested: u32, default: u32) -> Verdict {
+    let unallowed = !(collected >> MASK_ALLOW) as u32 & 0xff & requested;
+    let by_rule = (collected >> MASK_DENY) as u32 & 0xff & requested;
+    let by_default = (default >> MASK_DENY) & unallowed;
+    let audited =
+        ((collected >> MASK_AUDIT) as u32 & 0xff & requested) | ((default >> MASK_AUDIT) & unallowed);
+    // A rule that audits must not be named for what the default refuses.
+    let named = by_default == 0 || by_rule != 0;
     Verdict {
-        denied: (denied | (default_deny & !allowed)) & requested,
-        audited: audited & requested,
-        site: (collected >> SITE_SHIFT) as u32,
+        denied: by_rule | by_default,
+        audited,
+        site: if named {
+            (collected >> SITE_SHIFT) as u32
+        } else {
+            0
+        },
     }
+}
+
+/// Permissions of an allow-list that an object would gain by a new name: allowed under the new one, not under the
+/// old one. Who may write both places must not get more than both give.
+#[inline(always)]
+#[must_use]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the fields are at most 32 bits wide by construction"
+)]
+pub const fn gained(old: u64, new: u64, default: u32) -> u32 {
+    let allowed = (new >> MASK_ALLOW) & !(old >> MASK_ALLOW);
+    ((default >> MASK_DENY) | (default >> MASK_AUDIT)) & allowed as u32 & 0xff
 }

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 
-use super::{
+use super::{filter, 
     Tables, Verdict, class_symbol, decide, filesystem_step, filesystem_symbol, glob, halves, length_applies,
     mask_address, mask_port, merge, name_hash, next,
 };
 use crate::abi::{
-    ANY, BLOOM_WORDS, POINT_EGRESS, POINT_SOCKET, Point, PointKey, STATE_EMITS, STATE_SINK, State,
-    Transition, VERDICT_AUDIT, VERDICT_DENY,
+    ANY, POINT_EGRESS, POINT_SOCKET, Point, PointKey, STATE_EMITS, STATE_SINK, State,
+    Transition, VERDICT_ALLOW, VERDICT_ANYWHERE, VERDICT_AUDIT, VERDICT_DENY,
 };
 use crate::compile::bpf::Artefact;
 
@@ -63,6 +63,8 @@ pub enum MountSource<'s> {
     Path(&'s PathView),
     /// The string that the caller gave.
     Text(&'s [u8]),
+    /// The call does not tell.
+    Unknown,
 }
 
 /// A mount, remount, move or unmount.
@@ -83,8 +85,8 @@ pub struct Walk<'a> {
 
 impl Tables for Walk<'_> {
     fn may_have(&self, symbol: u64) -> bool {
-        let word = (symbol >> 6) as usize % BLOOM_WORDS;
-        self.artefact.descriptor.bloom[word] & (1 << (symbol % 64)) != 0
+        let entry = usize::try_from(filter::slot(symbol)).map(|slot| self.artefact.descriptor.filter[slot]);
+        entry.is_ok_and(|entry| filter::admits(entry, symbol))
     }
 
     fn transition(&self, key: &Transition) -> Option<u32> {
@@ -123,7 +125,9 @@ impl<'a> Walk<'a> {
         let bits = match call.source {
             MountSource::Path(path) => self.path(path, descriptor.mount_start, |bits, value, _| bits | value),
             MountSource::Text(text) => glob::run(&self.artefact.mount_sources, text),
+            MountSource::Unknown => u64::MAX,
         };
+        let unknown = matches!(call.source, MountSource::Unknown);
         let fstype = call.fstype.map(|name| name_hash(self.key, name));
         let mut said = Point::default();
         for (index, class) in descriptor
@@ -135,16 +139,30 @@ impl<'a> Walk<'a> {
             let flags = call.flags & class.any != 0 || !call.flags & class.none != 0;
             let fits = class.fstype == 0 || fstype == Some(class.fstype);
             if bits & (1 << index) != 0 && flags && fits {
-                add(
-                    &mut said,
-                    Point {
-                        verdict: class.verdict,
-                        site: class.site,
-                    },
-                );
+                // A source that is not known may be the denied one, but it is not taken for the allowed one.
+                let doubtful = unknown && class.verdict & VERDICT_ANYWHERE == 0;
+                let verdict = class.verdict & !(VERDICT_ANYWHERE | if doubtful { VERDICT_ALLOW } else { 0 });
+                let site = class.site;
+                add(&mut said, Point { verdict, site });
             }
         }
+        if said.verdict & VERDICT_ALLOW == 0 {
+            if said.verdict & VERDICT_DENY == 0 && descriptor.mount_default & VERDICT_DENY != 0 {
+                said.site = 0;
+            }
+            said.verdict |= descriptor.mount_default;
+        }
         said
+    }
+
+    /// The target groups that a task enters when it executes the file.
+    #[must_use]
+    pub fn targets(&self, path: &PathView) -> u64 {
+        let descriptor = &self.artefact.descriptor;
+        if descriptor.targets == 0 {
+            return 0;
+        }
+        self.path(path, descriptor.target_start, |bits, value, _| bits | value)
     }
 
     /// The verdict on a destination.

@@ -32,7 +32,8 @@ pub struct BpfRawRules {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PathRule {
-    /// `deny`, `audit` or both.
+    /// `deny`, `audit` or both; in an allow-list also `allow`, which is the default there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub qualifiers: Vec<String>,
     /// Path pattern with `*`, `**`, `?`, `[a-z]` and `{a,b}`.
     #[schemars(length(max = 4096))]
@@ -57,7 +58,8 @@ pub struct NetworkRules {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SocketRawRule {
-    /// `deny`, `audit` or both.
+    /// `deny`, `audit` or both; in an allow-list also `allow`, which is the default there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub qualifiers: Vec<String>,
     /// Address families: `all`, `inet`, `unix`, ...
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -89,7 +91,8 @@ pub struct EgressRules {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToDestination {
-    /// `deny`, `audit` or both.
+    /// `deny`, `audit` or both; in an allow-list also `allow`, which is the default there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub qualifiers: Vec<String>,
     /// An address, `localhost`, `unspecified` or `pod-self`; exclusive with `cidr`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -106,7 +109,8 @@ pub struct ToDestination {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToService {
-    /// `deny`, `audit` or both.
+    /// `deny`, `audit` or both; in an allow-list also `allow`, which is the default there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub qualifiers: Vec<String>,
     /// Namespace of the Service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -123,7 +127,8 @@ pub struct ToService {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToPod {
-    /// `deny`, `audit` or both.
+    /// `deny`, `audit` or both; in an allow-list also `allow`, which is the default there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub qualifiers: Vec<String>,
     /// Namespace of the Pods; absent = every namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -139,7 +144,8 @@ pub struct ToPod {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PtraceRawRule {
-    /// `deny`, `audit` or both.
+    /// `deny`, `audit` or both; in an allow-list also `allow`, which is the default there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub qualifiers: Vec<String>,
     /// Also towards processes of the same container.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -152,7 +158,8 @@ pub struct PtraceRawRule {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MountRawRule {
-    /// `deny`, `audit` or both.
+    /// `deny`, `audit` or both; in an allow-list also `allow`, which is the default there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub qualifiers: Vec<String>,
     /// Pattern of the source; for an unmount of the mount point.
     #[schemars(length(max = 4096))]

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::varmor_policy::is_false;
-use super::{AppArmorRawRules, NetworkProxyEgress, SyscallRawRule};
+use super::{AppArmorRawRules, BpfRawRules, NetworkProxyEgress, SyscallRawRule};
 
 /// Settings of the mode `BehaviorModeling`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -22,6 +22,9 @@ pub struct DefenseInDepth {
     /// The allow list of AppArmor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app_armor: Option<AppArmorAllowList>,
+    /// The allow list of BPF.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bpf: Option<BpfAllowList>,
     /// The allow list of Seccomp.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seccomp: Option<SeccompAllowList>,
@@ -54,6 +57,28 @@ pub struct AppArmorAllowList {
     /// Rules that are added to the profile.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub app_armor_raw_rules: Vec<AppArmorRawRules>,
+}
+
+/// The allow list of BPF.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BpfAllowList {
+    /// Where the list comes from.
+    pub profile_type: ProfileType,
+    /// What is allowed; everything else is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub custom_profile: Option<BpfCustomProfile>,
+}
+
+/// What a container may do. The rules are written like `bpfRawRules`; they allow unless their qualifiers say `deny`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BpfCustomProfile {
+    #[serde(flatten)]
+    pub rules: BpfRawRules,
+    /// Capabilities by name (`net_bind_service`), or `all`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub capabilities: Vec<String>,
 }
 
 /// The allow list of Seccomp.

@@ -1,6 +1,7 @@
 //! Policy -> profile, for the BPF enforcer.
 
-use super::{NodeFacts, Origin, Profile, ProfileMode, Rule, Verdict, builtin, profile_name, raw};
+use super::{NodeFacts, Origin, Profile, Rule, Verdict, allow_list, builtin, profile_name, raw};
+use crate::abi::MAX_TARGETS;
 use crate::policy::{Diagnostic, Document, Enforcers, EnhanceProtect, Policy, PolicyMode, Severity, item};
 use crate::rules::{RUNTIME_DEFAULT, RUNTIME_DEFAULT_ID};
 
@@ -19,8 +20,13 @@ pub fn build(document: &Document, facts: &NodeFacts) -> Built {
     let mut builder = Builder {
         document,
         facts,
-        rules: Vec::new(),
+        profile: Profile {
+            name: profile_name(document.namespace(), document.name()),
+            ..Profile::default()
+        },
         diagnostics: Vec::new(),
+        executables: Vec::new(),
+        allow_list: false,
     };
     if let Some(spec) = document.spec() {
         builder.policy(&spec.policy);
@@ -30,13 +36,8 @@ pub fn build(document: &Document, facts: &NodeFacts) -> Built {
         builder.report(Severity::Error, "kind", message, help);
     }
     let failed = builder.diagnostics.iter().any(Diagnostic::is_error);
-    let name = profile_name(document.namespace(), document.name());
     Built {
-        profile: (!failed).then_some(Profile {
-            name,
-            mode: ProfileMode::Enforce,
-            rules: builder.rules,
-        }),
+        profile: (!failed).then_some(builder.profile),
         diagnostics: builder.diagnostics,
     }
 }
@@ -45,8 +46,12 @@ pub fn build(document: &Document, facts: &NodeFacts) -> Built {
 pub(super) struct Builder<'d> {
     pub(super) document: &'d Document,
     pub(super) facts: &'d NodeFacts,
-    pub(super) rules: Vec<Rule>,
+    pub(super) profile: Profile,
     pub(super) diagnostics: Vec<Diagnostic>,
+    /// The executables that the rules are for; empty = all.
+    executables: Vec<String>,
+    /// Raw rules allow unless they say otherwise.
+    pub(super) allow_list: bool,
 }
 
 const POLICY: &str = "spec.policy";
@@ -69,9 +74,12 @@ impl Builder<'_> {
                     "add `enhanceProtect:` below `spec.policy`",
                 );
             }
-            (PolicyMode::BehaviorModeling | PolicyMode::DefenseInDepth, _) => {
+            (PolicyMode::DefenseInDepth, _) => {
+                allow_list::add(self, policy.defense_in_depth.as_ref());
+            }
+            (PolicyMode::BehaviorModeling, _) => {
                 let message = format!("the mode {mode} is not supported by the BPF enforcer yet");
-                let help = "use AlwaysAllow, RuntimeDefault or EnhanceProtect";
+                let help = "use AlwaysAllow, RuntimeDefault, EnhanceProtect or DefenseInDepth";
                 self.report(Severity::Error, "spec.policy.mode", message, help);
             }
         }
@@ -139,16 +147,23 @@ impl Builder<'_> {
         );
         for (index, entry) in rules.attack_protection_rules.iter().enumerate() {
             let field = item(&format!("{RULES}.attackProtectionRules"), index);
-            if entry.targets.is_empty() {
-                list(self, format!("{field}.rules"), &entry.rules);
-            } else {
-                let message = format!(
-                    "the BPF enforcer does not know `targets`: {} is not enforced",
-                    entry.rules.join(", ")
-                );
-                let help = "remove `targets` to have the rules enforced for the whole container";
-                self.report(Severity::Warning, &format!("{field}.targets"), message, help);
-            }
+            self.for_executables(&entry.targets, &format!("{field}.targets"));
+            list(self, format!("{field}.rules"), &entry.rules);
+            self.executables.clear();
+        }
+    }
+
+    /// What is added from now on is for these executables only.
+    fn for_executables(&mut self, targets: &[String], field: &str) {
+        if targets.is_empty() {
+            return;
+        }
+        targets.clone_into(&mut self.executables);
+        self.profile.add_target(targets.to_vec(), []);
+        if self.profile.targets.len() > MAX_TARGETS {
+            let message = format!("these are more than {MAX_TARGETS} different lists of `targets`");
+            let help = "give more rules the same targets, or the whole container";
+            self.report(Severity::Error, field, message, help);
         }
     }
 
@@ -198,12 +213,17 @@ impl Builder<'_> {
             policy: self.document.identity(),
             field: field.to_owned(),
         };
-        self.rules.push(Rule {
+        let rule = Rule {
             id: id.to_owned(),
             origin,
             verdict,
             object,
-        });
+        };
+        if self.executables.is_empty() {
+            self.profile.rules.push(rule);
+        } else {
+            self.profile.add_target(self.executables.clone(), [rule]);
+        }
     }
 
     pub(super) fn report(&mut self, severity: Severity, field: &str, message: String, help: &str) {

@@ -2,13 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use super::{Profile, ProfileMode, Verdict};
+use super::{InertRule, Kinds, Object, Profile, ProfileMode, Rule, Verdict};
+use crate::abi::{MAX_TARGETS, PERM_EXEC};
 
 impl Profile {
     /// The union of several profiles: what one of them refuses is refused.
     ///
     /// The union complains only if all of them do. Otherwise the denials of complaining profiles become audits, so
     /// that they go on logging without starting to refuse. The order of the profiles has no meaning.
+    ///
+    /// What several allow-lists allow in common cannot be computed for patterns: of each kind of operations one list
+    /// holds, an enforcing one before a complaining one, else the first by name. The allowing rules of the others are
+    /// inert.
     #[must_use]
     pub fn merge(profiles: &[Self]) -> Option<Self> {
         let mut sorted: Vec<&Self> = profiles.iter().collect();
@@ -32,18 +37,125 @@ impl Profile {
         let mut merged = Self {
             name: names.into_iter().collect::<Vec<_>>().join("+"),
             mode,
-            rules: Vec::new(),
+            ..Self::default()
         };
+        let owners = Owners::of(&sorted, mode);
         for profile in sorted {
-            for rule in &profile.rules {
-                let mut rule = rule.clone();
-                if profile.mode != mode && rule.verdict == Verdict::Deny {
-                    rule.verdict = Verdict::Audit;
-                }
-                merged.rules.push(rule);
-            }
+            merged.add(profile, &owners);
         }
         Some(merged)
+    }
+
+    /// Adds what `profile` contributes to a merge.
+    fn add(&mut self, profile: &Self, owners: &Owners) {
+        let complains = profile.mode != self.mode;
+        for rule in &profile.rules {
+            if let Some(rule) = self.contributed(profile, rule, complains, owners) {
+                self.rules.push(rule);
+            }
+        }
+        for group in &profile.targets {
+            let known = self
+                .targets
+                .iter()
+                .any(|other| other.executables == group.executables);
+            if !known && self.targets.len() == MAX_TARGETS {
+                let reason = format!(
+                    "the policies for this container have more than {MAX_TARGETS} groups of `targets`: give their rules the same targets"
+                );
+                self.inert.extend(group.rules.iter().map(|rule| InertRule {
+                    rule: rule.clone(),
+                    reason: reason.clone(),
+                }));
+                continue;
+            }
+            let rules: Vec<Rule> = group
+                .rules
+                .iter()
+                .filter_map(|rule| self.contributed(profile, rule, complains, owners))
+                .collect();
+            self.add_target(group.executables.clone(), rules);
+        }
+        self.inert.extend(profile.inert.iter().cloned());
+        let owned = owners.kinds(&profile.name);
+        let (denied, audited) = (profile.default.denied, profile.default.audited);
+        if owned != Kinds::NONE && self.default.kinds() == Kinds::NONE {
+            self.default.origin = profile.default.origin.clone();
+        }
+        let (denied, audited) = if complains {
+            (Kinds::NONE, denied.with(audited))
+        } else {
+            (denied, audited)
+        };
+        self.default.denied = self.default.denied.with(denied.and(owned));
+        self.default.audited = self.default.audited.with(audited.and(owned));
+    }
+
+    /// A rule as it stands in the merge; nothing if it is without effect there.
+    fn contributed(&mut self, profile: &Self, rule: &Rule, complains: bool, owners: &Owners) -> Option<Rule> {
+        let mut rule = rule.clone();
+        if complains && rule.verdict == Verdict::Deny {
+            rule.verdict = Verdict::Audit;
+        }
+        if rule.verdict != Verdict::Allow {
+            return Some(rule);
+        }
+        let owned = owners.kinds(&profile.name);
+        let lost = rule.object.kinds().without(owned);
+        if lost == Kinds::NONE {
+            return Some(rule);
+        }
+        self.inert.push(InertRule {
+            rule: rule.clone(),
+            reason: owners.reason(lost),
+        });
+        if let Object::Path { access, .. } = &mut rule.object {
+            access.0 &= if owned.meets(Kinds::FILES) {
+                u32::MAX
+            } else {
+                PERM_EXEC
+            };
+            access.0 &= if owned.meets(Kinds::EXEC) {
+                u32::MAX
+            } else {
+                !PERM_EXEC
+            };
+            return (access.0 != 0).then_some(rule);
+        }
+        None
+    }
+}
+
+/// Whose allow-list holds in a merge, kind by kind.
+struct Owners(Vec<(Kinds, String)>);
+
+impl Owners {
+    fn of(profiles: &[&Profile], mode: ProfileMode) -> Self {
+        let enforcing = |profile: &&&Profile| profile.mode == mode;
+        let owner = |kind: Kinds| {
+            let mut lists = profiles
+                .iter()
+                .filter(|profile| profile.default.kinds().meets(kind));
+            let any = lists.clone().next();
+            let owner = lists.find(enforcing).or(any)?;
+            Some((kind, owner.name.clone()))
+        };
+        Self(Kinds::ALL.each().filter_map(owner).collect())
+    }
+
+    fn kinds(&self, profile: &str) -> Kinds {
+        let own = self.0.iter().filter(|(_, owner)| owner == profile);
+        own.fold(Kinds::NONE, |all, (kind, _)| all.with(*kind))
+    }
+
+    /// Why a rule that allows operations of these kinds has no effect.
+    fn reason(&self, kinds: Kinds) -> String {
+        match self.0.iter().find(|(kind, _)| kind.meets(kinds)) {
+            Some((_, owner)) => format!(
+                "`{owner}` has an allow-list for the same container, which holds alone; join the two policies"
+            ),
+            None => "nothing is denied by default: there is nothing to allow".to_owned(),
+        }
     }
 }
 
@@ -67,6 +179,7 @@ mod tests {
             name: name.into(),
             mode,
             rules: vec![rule],
+            ..Profile::default()
         }
     }
 

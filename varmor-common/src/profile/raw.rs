@@ -30,10 +30,11 @@ pub(super) fn add(builder: &mut Builder<'_>, raw: &BpfRawRules, field: &str) {
             .iter()
             .filter_map(|word| words::ptrace_permission(word))
             .fold(0, |all, one| all | one);
-        let scope = if ptrace.strict_mode {
-            PtraceScope::All
-        } else {
-            PtraceScope::Outside
+        let scope = match (ptrace.strict_mode, allows(builder, &ptrace.qualifiers)) {
+            (true, _) => PtraceScope::All,
+            // Without the strict mode a rule leaves alone what stays in the container.
+            (false, false) => PtraceScope::Outside,
+            (false, true) => PtraceScope::Inside,
         };
         let object = Object::Ptrace(PtraceRule {
             access: PtraceAccess(access),
@@ -48,14 +49,30 @@ pub(super) fn add(builder: &mut Builder<'_>, raw: &BpfRawRules, field: &str) {
 
 /// Adds a raw rule. Its id is its field path without what all of them have in common.
 pub(super) fn push(builder: &mut Builder<'_>, field: &str, qualifiers: &[String], object: Object) {
-    let id = field.strip_prefix("spec.policy.enhanceProtect.").unwrap_or(field);
-    let deny = qualifiers.iter().any(|word| word.eq_ignore_ascii_case("deny"));
-    builder.push(
-        id,
-        field,
-        if deny { Verdict::Deny } else { Verdict::Audit },
-        object,
-    );
+    const COMMON: [&str; 2] = ["spec.policy.enhanceProtect.", "spec.policy.defenseInDepth.bpf."];
+    let id = COMMON
+        .iter()
+        .find_map(|head| field.strip_prefix(head))
+        .unwrap_or(field);
+    if allows(builder, qualifiers) {
+        if has(qualifiers, "audit") {
+            builder.push(id, field, Verdict::Audit, object.clone());
+        }
+        builder.push(id, field, Verdict::Allow, object);
+    } else if has(qualifiers, "deny") {
+        builder.push(id, field, Verdict::Deny, object);
+    } else {
+        builder.push(id, field, Verdict::Audit, object);
+    }
+}
+
+/// In an allow-list a rule allows unless it denies.
+fn allows(builder: &Builder<'_>, qualifiers: &[String]) -> bool {
+    builder.allow_list && !has(qualifiers, "deny")
+}
+
+fn has(qualifiers: &[String], word: &str) -> bool {
+    qualifiers.iter().any(|one| one.eq_ignore_ascii_case(word))
 }
 
 /// `all` is what the word means in this list: reading and writing of files, running of processes.

@@ -4,10 +4,11 @@ use std::fmt;
 
 use ipnet::IpNet;
 
+use super::{Defaults, InertRule, Kinds, TargetGroup};
 use crate::abi;
 
 /// What one workload may do, after all modes, built-in rules and raw rules have been resolved.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
     /// `varmor-{namespace}-{name}` or `varmor-cluster-{namespace}-{name}`.
     pub name: String,
@@ -15,12 +16,19 @@ pub struct Profile {
     /// In the order in which the policy names them. Order has no meaning for the verdict: any denying rule
     /// denies, whatever stands before or after it.
     pub rules: Vec<Rule>,
+    /// What happens to operations that no rule allows.
+    pub default: Defaults,
+    /// Rules for some executables only.
+    pub targets: Vec<TargetGroup>,
+    /// Rules that another policy for the same container leaves without effect.
+    pub inert: Vec<InertRule>,
 }
 
 /// What happens on a violation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProfileMode {
     /// Refused.
+    #[default]
     Enforce,
     /// Logged and allowed.
     Complain,
@@ -69,6 +77,33 @@ pub enum Object {
     Egress(EgressRule),
     Ptrace(PtraceRule),
     Mount(MountRule),
+}
+
+impl Object {
+    /// The kinds of operations that the object is about.
+    #[must_use]
+    pub const fn kinds(&self) -> Kinds {
+        match self {
+            Self::Path { access, .. } => {
+                let files = if access.0 & !abi::PERM_EXEC == 0 {
+                    Kinds::NONE
+                } else {
+                    Kinds::FILES
+                };
+                let exec = if access.0 & abi::PERM_EXEC == 0 {
+                    Kinds::NONE
+                } else {
+                    Kinds::EXEC
+                };
+                files.with(exec)
+            }
+            Self::Capability(_) => Kinds::CAPABILITIES,
+            Self::Socket(_) => Kinds::SOCKETS,
+            Self::Egress(_) => Kinds::EGRESS,
+            Self::Ptrace(_) => Kinds::PTRACE,
+            Self::Mount(_) => Kinds::MOUNTS,
+        }
+    }
 }
 
 /// File permissions: `abi::PERM_*` bits.
@@ -148,6 +183,8 @@ pub enum PtraceScope {
     All,
     /// Peers that are not in the same container.
     Outside,
+    /// Peers in the same container.
+    Inside,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

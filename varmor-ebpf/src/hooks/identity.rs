@@ -54,7 +54,7 @@ pub fn bprm_creds_for_exec(ctx: LsmContext) -> i32 {
     };
     let label = Label {
         binding: managed.binding,
-        _pad: 0,
+        domain: 0,
         cgroup,
     };
     let bprm: kernel::Typed = ctx.arg(0);

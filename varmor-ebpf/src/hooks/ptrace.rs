@@ -22,7 +22,7 @@ const NOBODY: u64 = 0;
 /// The label of a task that has none.
 const UNLABELLED: Label = Label {
     binding: 0,
-    _pad: 0,
+    domain: 0,
     cgroup: NOBODY,
 };
 

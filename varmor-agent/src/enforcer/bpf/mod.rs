@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use aya::maps::{Map, MapData, RingBuf};
 use aya::programs::Lsm;
 use aya::programs::links::FdLink;
-use varmor_common::abi::{Binding, MAX_BINDINGS, MAX_SLOTS, Managed, RawEvent, SLOT_NONE};
+use varmor_common::abi::{ACTION_FAULT, Binding, MAX_BINDINGS, MAX_SLOTS, Managed, RawEvent, SLOT_NONE};
 use varmor_common::compile::bpf::{self, Artefact, HookGroups};
 use varmor_common::profile::Profile;
 
@@ -248,12 +248,14 @@ impl BpfEnforcer {
 
 impl Enforcer for BpfEnforcer {
     fn apply(&mut self, profile: &Profile) -> Result<Applied, EnforcerError> {
-        let mut artefact = bpf::compile(profile, self.key).map_err(|error| EnforcerError::TooLarge {
+        let _held = self.locked()?;
+        let all = self.names.all()?;
+        let targets = names::target_keys(&all, profile);
+        let compiled = bpf::compile_after(profile, self.key, &targets);
+        let mut artefact = compiled.map_err(|error| EnforcerError::TooLarge {
             profile: profile.name.clone(),
             reason: error.to_string(),
         })?;
-        let _held = self.locked()?;
-        let all = self.names.all()?;
         let (slot, generation) = if let Some(named) = all.iter().find(|named| named.name == profile.name) {
             (named.slot, named.generation.wrapping_add(1))
         } else {
@@ -267,14 +269,16 @@ impl Enforcer for BpfEnforcer {
         artefact.descriptor.slot = slot;
         artefact.descriptor.generation = generation;
         self.attach(artefact.hooks)?;
-        let index = self.tables.free_index(all.iter().map(|named| named.slot))?;
-        self.tables.swap(slot, index, &artefact)?;
-        let rules = profile.rules.len();
+        let slots = all.iter().map(|named| named.slot);
+        let indexes = self.tables.free_indexes(slots, &artefact)?;
+        self.tables.swap(slot, &indexes, &artefact)?;
+        let rules = profile.every_rule().count();
         let record = u32::try_from(rules).unwrap_or(u32::MAX);
         self.names.set(&Named {
             slot,
             generation,
             rules: record,
+            targets: artefact.target_keys,
             name: profile.name.clone(),
         })?;
         let unsupported = unsupported(profile, &artefact);
@@ -452,13 +456,16 @@ impl Enforcer for BpfEnforcer {
                 ..Resolution::default()
             };
         };
-        let rule = compiled
-            .artefact
-            .rule_at(&compiled.profile, event.site, event.requested);
+        let decided =
+            compiled
+                .artefact
+                .decided_by(&compiled.profile, event.domain, event.site, event.requested);
+        // A fault is decided by no rule, and not by the default either.
+        let decided = decided.filter(|_| event.action != ACTION_FAULT);
         Resolution {
             profile: Some(compiled.profile.name.clone()),
-            rule: rule.map(|rule| rule.id.clone()),
-            origin: rule.map(|rule| rule.origin.clone()),
+            rule: decided.map(|(id, _)| id.to_owned()),
+            origin: decided.map(|(_, origin)| origin.clone()),
         }
     }
 
@@ -473,8 +480,8 @@ fn unsupported(profile: &Profile, artefact: &Artefact) -> Vec<(String, String)> 
         .iter()
         .map(|missing| {
             let id = profile
-                .rules
-                .get(missing.rule as usize)
+                .every_rule()
+                .nth(missing.rule as usize)
                 .map_or_else(String::new, |rule| rule.id.clone());
             (id, missing.reason.clone())
         })

@@ -2,6 +2,8 @@
 
 use aya::maps::{HashMap, MapData};
 use varmor_common::abi::MAX_SLOTS;
+use varmor_common::compile::bpf::{self, TargetKeys};
+use varmor_common::profile::Profile;
 
 use super::super::EnforcerError;
 use super::pins::Pins;
@@ -10,8 +12,11 @@ const PIN: &str = "PROFILE_NAMES";
 /// Longest profile name, in bytes; merged names of several policies are long.
 const NAME_BYTES: usize = 1016;
 
-/// Value layout: generation, rules, name padded with zeros.
-type Record = [u8; NAME_BYTES + 8];
+/// Bytes before the name: generation, rules, keys of the target groups.
+const HEAD: usize = 8 + size_of::<TargetKeys>();
+
+/// Value layout: the head, then the name padded with zeros.
+type Record = [u8; HEAD + NAME_BYTES];
 
 pub(super) struct Names {
     map: HashMap<MapData, u32, Record>,
@@ -23,6 +28,8 @@ pub(super) struct Named {
     pub(super) slot: u32,
     pub(super) generation: u32,
     pub(super) rules: u32,
+    /// Which target group each bit of a running task's domain stands for.
+    pub(super) targets: TargetKeys,
     pub(super) name: String,
 }
 
@@ -62,10 +69,13 @@ impl Names {
                 reason: format!("its name has {} bytes, at most {NAME_BYTES} fit", bytes.len()),
             });
         }
-        let mut record = [0; NAME_BYTES + 8];
+        let mut record = [0; HEAD + NAME_BYTES];
         record[..4].copy_from_slice(&named.generation.to_ne_bytes());
         record[4..8].copy_from_slice(&named.rules.to_ne_bytes());
-        record[8..8 + bytes.len()].copy_from_slice(bytes);
+        for (place, key) in record[8..HEAD].chunks_exact_mut(8).zip(named.targets) {
+            place.copy_from_slice(&key.to_ne_bytes());
+        }
+        record[HEAD..HEAD + bytes.len()].copy_from_slice(bytes);
         self.map
             .insert(named.slot, record, 0)
             .map_err(|error| EnforcerError::kernel("write a profile name", error))
@@ -78,14 +88,29 @@ impl Names {
     }
 }
 
+/// What the bits of target groups stood for before `profile` is applied: in its own last version; for a new profile,
+/// where they stand in others that have the same groups, because a container whose policies are joined moves from one
+/// profile to another with its tasks.
+pub(super) fn target_keys(all: &[Named], profile: &Profile) -> TargetKeys {
+    match all.iter().find(|named| named.name == profile.name) {
+        Some(named) => named.targets,
+        None => bpf::inherited_keys(profile, all.iter().map(|named| &named.targets)),
+    }
+}
+
 fn decode(slot: u32, record: &Record) -> Named {
     let number = |at: usize| u32::from_ne_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]]);
-    let name = &record[8..];
+    let mut targets = TargetKeys::default();
+    for (key, place) in targets.iter_mut().zip(record[8..HEAD].as_chunks().0) {
+        *key = u64::from_ne_bytes(*place);
+    }
+    let name = &record[HEAD..];
     let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
     Named {
         slot,
         generation: number(0),
         rules: number(4),
+        targets,
         name: String::from_utf8_lossy(&name[..end]).into_owned(),
     }
 }

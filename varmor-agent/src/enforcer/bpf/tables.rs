@@ -1,6 +1,6 @@
 //! The kernel's tables: typed handles on the pinned maps, and the swap of one compiled profile for another.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd as _;
 
 use aya::maps::{Array, ArrayOfMaps, HashMap, Map, MapData, PerCpuArray};
@@ -46,6 +46,8 @@ pub(super) struct Tables {
     points: ArrayOfMaps<MapData, HashMap<MapData, Shared<PointKey>, Shared<Point>>>,
     /// Outer maps again, by descriptor, for deletions.
     outer: Vec<MapData>,
+    /// By slot: the indexes that it uses, as far as they are known.
+    owned: BTreeMap<u32, Vec<u32>>,
 }
 
 fn failed<E>(operation: &'static str) -> impl FnOnce(E) -> EnforcerError
@@ -94,60 +96,103 @@ impl Tables {
                 .iter()
                 .map(|name| data(pins, name))
                 .collect::<Result<_, _>>()?,
+            owned: BTreeMap::new(),
         })
     }
 
-    /// Puts an artefact into the unused index `index` and points the slot at it. From the one write of the slot on
-    /// every task of the slot is judged by the new version; before it, by the old one, whole.
-    pub(super) fn swap(&mut self, slot: u32, index: u32, artefact: &Artefact) -> Result<(), EnforcerError> {
-        let previous = self.artefact_of(slot)?;
+    /// Puts an artefact into the unused indexes, one for itself and one for each of its domains, and points the slot
+    /// at it. From the one write of the slot on every task of the slot is judged by the new version; before it, by
+    /// the old one, whole.
+    pub(super) fn swap(
+        &mut self,
+        slot: u32,
+        indexes: &[u32],
+        artefact: &Artefact,
+    ) -> Result<(), EnforcerError> {
+        let previous = self.owned(slot)?;
         let descriptor = self
-            .fill(index, artefact)
-            .inspect_err(|_| self.drop_artefact(index))?;
+            .fill_all(indexes, artefact)
+            .inspect_err(|_| self.drop_artefacts(indexes))?;
         self.slots
-            .set(slot, index, 0)
+            .set(slot, indexes[0], 0)
             .map_err(failed("point the profile's slot at its tables"))?;
         // Programs that started before the write may still use the old tables. The kernel waits for all of them
         // in an update of a map of maps (`maybe_wait_bpf_programs`), so repeat one that changes nothing.
         self.descriptors
-            .set(index, &descriptor, 0)
+            .set(indexes[0], &descriptor, 0)
             .map_err(failed("wait for running programs"))?;
-        if previous != 0 && previous != index {
-            self.drop_artefact(previous);
-        }
+        self.drop_artefacts(&previous);
+        self.owned.insert(slot, indexes.to_vec());
         Ok(())
     }
 
     /// Empties a slot: its tasks are free.
     pub(super) fn clear(&mut self, slot: u32) -> Result<(), EnforcerError> {
-        let previous = self.artefact_of(slot)?;
+        let previous = self.owned(slot)?;
         self.slots
             .set(slot, 0, 0)
             .map_err(failed("empty the profile's slot"))?;
-        if previous != 0 {
-            if let Ok(descriptor) = self.descriptors.get(&previous, 0) {
+        if let Some(&index) = previous.first() {
+            if let Ok(descriptor) = self.descriptors.get(&index, 0) {
                 self.descriptors
-                    .set(previous, &descriptor, 0)
+                    .set(index, &descriptor, 0)
                     .map_err(failed("wait for running programs"))?;
             }
-            self.drop_artefact(previous);
+            self.drop_artefacts(&previous);
         }
+        self.owned.remove(&slot);
         Ok(())
     }
 
-    /// An index that no slot uses.
-    pub(super) fn free_index(&self, slots: impl Iterator<Item = u32>) -> Result<u32, EnforcerError> {
+    /// Indexes that no slot uses, as many as the artefact and its domains need.
+    pub(super) fn free_indexes(
+        &mut self,
+        slots: impl Iterator<Item = u32>,
+        artefact: &Artefact,
+    ) -> Result<Vec<u32>, EnforcerError> {
         let mut used = Vec::new();
         for slot in slots {
-            used.push(self.artefact_of(slot)?);
+            used.extend(self.owned(slot)?);
         }
         used.sort_unstable();
-        (1..MAX_ARTEFACTS)
-            .find(|index| used.binary_search(index).is_err())
-            .ok_or(EnforcerError::Full {
+        let count = 1 + artefact.domains.len();
+        let free = (1..MAX_ARTEFACTS).filter(|index| used.binary_search(index).is_err());
+        let indexes: Vec<u32> = free.take(count).collect();
+        if indexes.len() < count {
+            return Err(EnforcerError::Full {
                 what: "compiled profile",
                 limit: MAX_ARTEFACTS,
-            })
+            });
+        }
+        Ok(indexes)
+    }
+
+    /// The indexes that a slot uses: that of its profile first, then those of the domains. What is in the kernel is the
+    /// truth; it is read again when the slot is not as this process left it.
+    fn owned(&mut self, slot: u32) -> Result<Vec<u32>, EnforcerError> {
+        let index = self.artefact_of(slot)?;
+        if index == 0 {
+            return Ok(Vec::new());
+        }
+        if let Some(owned) = self.owned.get(&slot)
+            && owned.first() == Some(&index)
+        {
+            return Ok(owned.clone());
+        }
+        let descriptor = self
+            .descriptors
+            .get(&index, 0)
+            .and_then(|table| table.get(&0, 0))
+            .map_err(failed("read the descriptor of a profile"))?;
+        let domains: BTreeSet<u32> = descriptor
+            .0
+            .domains
+            .into_iter()
+            .filter(|index| *index != 0)
+            .collect();
+        let owned: Vec<u32> = std::iter::once(index).chain(domains).collect();
+        self.owned.insert(slot, owned.clone());
+        Ok(owned)
     }
 
     fn artefact_of(&self, slot: u32) -> Result<u32, EnforcerError> {
@@ -156,10 +201,35 @@ impl Tables {
             .map_err(failed("read the profile's slot"))
     }
 
+    /// Fills the domains' tables and then the profile's own, whose descriptor names the others.
+    fn fill_all(
+        &mut self,
+        indexes: &[u32],
+        artefact: &Artefact,
+    ) -> Result<Array<MapData, Shared<Descriptor>>, EnforcerError> {
+        let mut base = artefact.descriptor;
+        for ((_, domain), &index) in artefact.domains.iter().zip(&indexes[1..]) {
+            let descriptor = Descriptor {
+                slot: base.slot,
+                generation: base.generation,
+                ..domain.descriptor
+            };
+            self.fill(index, domain, &descriptor)?;
+        }
+        let live = artefact.target_mask();
+        for (place, set) in base.domains.iter_mut().zip(0..) {
+            let domains = artefact.domains.iter().zip(&indexes[1..]);
+            let mut found = domains.filter(|((mask, _), _)| *mask == set & live);
+            *place = found.next().map_or(0, |(_, index)| *index);
+        }
+        self.fill(indexes[0], artefact, &base)
+    }
+
     fn fill(
         &mut self,
         index: u32,
         artefact: &Artefact,
+        descriptor: &Descriptor,
     ) -> Result<Array<MapData, Shared<Descriptor>>, EnforcerError> {
         let states = rows(&artefact.states, "states")?;
         let component_globs = rows(&artefact.component_globs, "name globs")?;
@@ -178,7 +248,7 @@ impl Tables {
                 .map(|(key, point)| (Shared(*key), Shared(*point))),
             "destinations",
         )?;
-        let descriptor = rows(std::slice::from_ref(&artefact.descriptor), "descriptor")?;
+        let descriptor = rows(std::slice::from_ref(descriptor), "descriptor")?;
         self.states
             .set(index, &states, 0)
             .map_err(failed("publish states"))?;
@@ -200,11 +270,13 @@ impl Tables {
         Ok(descriptor)
     }
 
-    /// Forgets the tables of an index that no slot points at any more.
-    fn drop_artefact(&self, index: u32) {
-        for map in &self.outer {
-            // An index that is empty already is what was wanted.
-            let _ = delete_element(map.fd().as_fd(), index);
+    /// Forgets the tables of indexes that no slot points at any more.
+    fn drop_artefacts(&self, indexes: &[u32]) {
+        for &index in indexes {
+            for map in &self.outer {
+                // An index that is empty already is what was wanted.
+                let _ = delete_element(map.fd().as_fd(), index);
+            }
         }
     }
 

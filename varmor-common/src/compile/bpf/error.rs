@@ -54,6 +54,17 @@ pub enum CompileError {
         first: u16,
         last: u16,
     },
+    #[error("target `{pattern}`, byte {}: {source}; {}", .source.offset, .source.help)]
+    Target {
+        pattern: String,
+        source: Box<PatternError>,
+    },
+    #[error(
+        "the profile has {count} groups of `targets`, at most {} are possible; the first too many begins with \
+         `{first}`: give more rules the same targets",
+        crate::abi::MAX_TARGETS
+    )]
+    TooManyTargets { count: usize, first: String },
     #[error(
         "the names `{first}` and `{second}` have one hash under this boot key: compile again under another key"
     )]

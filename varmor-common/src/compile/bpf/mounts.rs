@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use super::error::name_patterns;
 use super::sites::Sites;
 use super::{CompileError, SiteRule};
-use crate::abi::{GlobRow, MAX_MOUNT_CLASSES, MountClass, VERDICT_ALLOW, VERDICT_AUDIT, VERDICT_DENY};
+use crate::abi::{
+    GlobRow, MAX_MOUNT_CLASSES, MountClass, VERDICT_ALLOW, VERDICT_ANYWHERE, VERDICT_AUDIT, VERDICT_DENY,
+};
 use crate::matcher::{Pattern, glob, name_hash};
 use crate::profile::{MountRule, Object, Profile, Verdict};
 
@@ -24,7 +26,12 @@ impl Classes {
 
 /// One class per rule as long as there is room, so that an event names the one rule; else one per distinct
 /// combination.
-pub(super) fn classes(profile: &Profile, key: u64, sites: &mut Sites) -> Result<Classes, CompileError> {
+pub(super) fn classes(
+    profile: &Profile,
+    patterns: &[Option<Pattern>],
+    key: u64,
+    sites: &mut Sites,
+) -> Result<Classes, CompileError> {
     let rules: Vec<(u32, &MountRule, Verdict)> = profile
         .rules
         .iter()
@@ -47,6 +54,9 @@ pub(super) fn classes(profile: &Profile, key: u64, sites: &mut Sites) -> Result<
             Verdict::Audit => VERDICT_AUDIT,
             Verdict::Allow => VERDICT_ALLOW,
         };
+        let everything = |pattern: &Option<Pattern>| pattern.as_ref().is_some_and(Pattern::is_everything);
+        let anywhere = patterns.get(index as usize).is_some_and(everything);
+        let bits = if anywhere { bits | VERDICT_ANYWHERE } else { bits };
         let alone = single.then_some(index);
         let combination = (alone, mount.any, mount.none, mount.fstype.as_deref(), bits);
         let class = *numbers.entry(combination).or_insert_with(|| {

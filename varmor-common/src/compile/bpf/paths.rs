@@ -2,12 +2,15 @@
 
 use std::collections::HashSet;
 
+use super::defaults::with_structure;
 use super::error::name_patterns;
 use super::mounts::Classes;
 use super::sites::Sites;
+use super::targets::{self, Bits};
 use super::{Artefact, CompileError, SiteRule};
-use crate::abi::{BLOOM_WORDS, MASK_ALLOW, MASK_AUDIT, MASK_DENY, PERM_STRUCT, PROFILE_FILESYSTEMS};
+use crate::abi::{MASK_ALLOW, MASK_AUDIT, MASK_DENY, PERM_STRUCT, PROFILE_FILESYSTEMS};
 use crate::matcher::automaton::{self, BuildError, Sequence};
+use crate::matcher::filter;
 use crate::matcher::{Component, Pattern};
 use crate::profile::{Object, Profile, Rule, Verdict};
 
@@ -40,6 +43,7 @@ pub(super) fn compile(
     profile: &Profile,
     patterns: &[Option<Pattern>],
     classes: &Classes,
+    bits: &Bits,
     key: u64,
     sites: &mut Sites,
     artefact: &mut Artefact,
@@ -55,10 +59,21 @@ pub(super) fn compile(
             });
         }
     }
-    for saying in &sayings {
+    let targets = targets::patterns(profile)?;
+    let first_target = first_class + classes.count();
+    let executables = targets::components(&targets).map(|(group, components)| Sequence {
+        components: components.clone(),
+        saying: first_target + number(group),
+    });
+    let executables: Vec<Sequence> = executables.collect();
+    for saying in sayings.iter().filter(|saying| saying.verdict != Verdict::Allow) {
         artefact.descriptor.file_perms |= saying.permissions;
     }
     let mut speak = |set: &[u32]| {
+        if set[0] >= first_target {
+            let bit = |saying: &u32| bits.of_groups[(saying - first_target) as usize];
+            return (set.iter().fold(0, |mask, saying| mask | 1 << bit(saying)), 0);
+        }
         if set[0] >= first_class {
             return (
                 set.iter()
@@ -72,9 +87,9 @@ pub(super) fn compile(
         });
         (masks, sites.number(rules))
     };
-    let built = automaton::build(&[files, mounts], key, &mut speak);
+    let built = automaton::build(&[files, mounts, executables], key, &mut speak);
     let built = built.map_err(|error| {
-        // A saying behind the file rules is a mount class; any rule of the class names it.
+        // A saying behind the file rules is a mount class, which any rule of it names, or a target group.
         sayings.truncate(first_class as usize);
         let rule_of = |saying: u32| match sayings.get(saying as usize) {
             Some(rule) => Some(rule.rule),
@@ -99,12 +114,13 @@ pub(super) fn compile(
         }
     })?;
     for (transition, _) in &built.transitions {
-        let word = (transition.symbol >> 6) as usize % BLOOM_WORDS;
-        artefact.descriptor.bloom[word] |= 1 << (transition.symbol % 64);
+        filter::add(&mut artefact.descriptor.filter, transition.symbol);
     }
     artefact.descriptor.file_start = built.starts[0];
     artefact.descriptor.file_start_flags = built.states[built.starts[0] as usize].flags;
     artefact.descriptor.mount_start = built.starts[1];
+    artefact.descriptor.target_start = built.starts[2];
+    artefact.descriptor.targets = number(profile.targets.len());
     if built.filesystems {
         artefact.descriptor.flags |= PROFILE_FILESYSTEMS;
     }
@@ -127,17 +143,30 @@ fn files(profile: &Profile, patterns: &[Option<Pattern>]) -> (Vec<Sequence>, Vec
         if access.0 == 0 {
             continue;
         }
-        let saying = number(sayings.len());
-        sayings.push(SiteRule {
-            permissions: access.0,
-            verdict: rule.verdict,
-            rule: index,
-        });
-        for components in pattern.alternatives() {
-            sequences.push(Sequence {
+        let mut say = |permissions: u32, alternatives: &mut dyn Iterator<Item = &Vec<Component>>| {
+            let saying = number(sayings.len());
+            let before = sequences.len();
+            sequences.extend(alternatives.map(|components| Sequence {
                 components: components.clone(),
                 saying,
-            });
+            }));
+            if sequences.len() > before {
+                sayings.push(SiteRule {
+                    permissions,
+                    verdict: rule.verdict,
+                    rule: index,
+                });
+            }
+        };
+        if rule.verdict == Verdict::Allow {
+            let (trees, others): (Vec<_>, Vec<_>) = pattern
+                .alternatives()
+                .iter()
+                .partition(|components| covers_below(components, pattern));
+            say(with_structure(access.0), &mut trees.into_iter());
+            say(access.0, &mut others.into_iter());
+        } else {
+            say(access.0, &mut pattern.alternatives().iter());
         }
         if rule.verdict != Verdict::Deny {
             continue;
@@ -163,6 +192,17 @@ fn files(profile: &Profile, patterns: &[Option<Pattern>]) -> (Vec<Sequence>, Vec
         }
     }
     (sequences, sayings)
+}
+
+/// Whether everything below a path that these components match is matched by the pattern, too.
+fn covers_below(components: &[Component], pattern: &Pattern) -> bool {
+    let open = |component: &&Component| matches!(component, Component::Any | Component::Deep);
+    let mut tail = components.iter().rev().take_while(open);
+    if tail.any(|component| *component == Component::Deep) {
+        return true;
+    }
+    let below = [components, &[Component::Deep, Component::Any]].concat();
+    pattern.alternatives().contains(&below)
 }
 
 /// The proper prefixes that end in a name, unless the whole may stand anywhere.

@@ -10,7 +10,7 @@ mod scale;
 mod tasks;
 
 use super::{Artefact, compile};
-use crate::profile::{Access, Object, Origin, Profile, ProfileMode, Rule, Verdict};
+use crate::profile::{Access, Object, Origin, Profile, Rule, Verdict};
 
 pub(super) const KEY: u64 = 0x5eed_0f0a_b007;
 
@@ -38,8 +38,8 @@ pub(super) fn path_rule(verdict: Verdict, pattern: &str, access: Access) -> Rule
 pub(super) fn profile(rules: Vec<Rule>) -> Profile {
     Profile {
         name: "varmor-demo-test".to_owned(),
-        mode: ProfileMode::Enforce,
         rules,
+        ..Profile::default()
     }
 }
 

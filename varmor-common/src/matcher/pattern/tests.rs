@@ -4,7 +4,7 @@ use super::{Component, Pattern};
 use crate::abi::{PERM_READ, PERM_STRUCT};
 use crate::compile::bpf::compile;
 use crate::matcher::{PathView, Walk, reference};
-use crate::profile::{Access, Object, Origin, Profile, ProfileMode, Rule, Verdict};
+use crate::profile::{Access, Object, Origin, Profile, Rule, Verdict};
 
 const KEY: u64 = 7;
 
@@ -34,8 +34,8 @@ fn denied(pattern: &str, path: &str) -> u32 {
     };
     let profile = Profile {
         name: "test".to_owned(),
-        mode: ProfileMode::Enforce,
         rules: vec![rule],
+        ..Profile::default()
     };
     let artefact = compile(&profile, KEY).expect("the pattern is valid");
     let view = PathView::from_path(path.as_bytes());

@@ -9,9 +9,13 @@ use crate::matcher::Pattern;
 use crate::policy::diagnostic::quoted;
 use crate::policy::suggest::nearest;
 use crate::policy::vocabulary as words;
+use crate::rules::CAPABILITY_NAMES;
 
 /// Longest pattern: the kernel knows no longer paths (`PATH_MAX`). The schema reports longer ones.
 const LONGEST_PATTERN: usize = 4096;
+
+/// Where rules are exceptions from a default that refuses.
+const ALLOW_LIST: &str = "spec.policy.defenseInDepth.";
 
 /// Reports everything that is wrong with raw BPF rules.
 pub(super) fn check(raw: &Cursor<'_>, report: &mut Report<'_>) {
@@ -148,10 +152,46 @@ fn check_service(rule: &Cursor<'_>, report: &mut Report<'_>) {
     }
 }
 
+/// In an allow-list the qualifiers may be left out, and mean `allow` then.
 fn check_qualifiers(rule: &Cursor<'_>, report: &mut Report<'_>) {
-    let known = |word: &str| words::QUALIFIERS.iter().any(|one| one.eq_ignore_ascii_case(word));
-    check_words(rule, "qualifiers", known, words::QUALIFIERS.into_iter(), report);
+    let allow_list = rule.path.starts_with(ALLOW_LIST);
+    let names: &[&str] = if allow_list {
+        &words::ALLOW_QUALIFIERS
+    } else {
+        &words::QUALIFIERS
+    };
+    let known = |word: &str| names.iter().any(|one| one.eq_ignore_ascii_case(word));
+    check_words(rule, "qualifiers", known, names.iter().copied(), report);
+    let has = |word: &str| {
+        rule.list("qualifiers")
+            .iter()
+            .any(|one| one.text().is_some_and(|text| text.eq_ignore_ascii_case(word)))
+    };
+    if allow_list {
+        if has("allow") && has("deny") {
+            let message = "the rule both allows and denies";
+            report.error(
+                rule.key_position("qualifiers"),
+                &rule.path,
+                message,
+                "keep `allow` or `deny`; a denying rule wins over every allowing one",
+            );
+        }
+        return;
+    }
+    if rule.get("qualifiers").is_none() {
+        let message = format!("`{}` has no field `qualifiers`", rule.path);
+        let help = "add `qualifiers: [deny]`, or `[audit]` to log only";
+        report.error(rule.at(), &rule.path, message, help);
+    }
     not_empty(rule, "qualifiers", report);
+}
+
+/// The words of `capabilities` in an allow-list.
+pub(super) fn check_capabilities(profile: &Cursor<'_>, report: &mut Report<'_>) {
+    let names = CAPABILITY_NAMES.into_iter().chain(["all"]);
+    let known = |word: &str| words::capabilities(word).is_some();
+    check_words(profile, "capabilities", known, names, report);
 }
 
 fn check_words<'k>(
@@ -191,7 +231,19 @@ fn not_empty(rule: &Cursor<'_>, field: &str, report: &mut Report<'_>) {
 }
 
 fn check_pattern(rule: &Cursor<'_>, field: &str, report: &mut Report<'_>) {
-    let Some(pattern) = rule.get(field) else { return };
+    if let Some(pattern) = rule.get(field) {
+        check_text(&pattern, field, report);
+    }
+}
+
+/// Paths of executables, which are patterns as well.
+pub(super) fn check_patterns(patterns: &[Cursor<'_>], report: &mut Report<'_>) {
+    for pattern in patterns {
+        check_text(pattern, "targets", report);
+    }
+}
+
+fn check_text(pattern: &Cursor<'_>, field: &str, report: &mut Report<'_>) {
     let Some(text) = pattern.text().filter(|text| text.len() <= LONGEST_PATTERN) else {
         return;
     };

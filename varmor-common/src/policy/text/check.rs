@@ -24,6 +24,7 @@ pub(super) fn check(kind: &str, document: &Cursor<'_>, report: &mut Report<'_>) 
         if let Some(rules) = policy.get("enhanceProtect") {
             check_enhance_protect(&rules, report);
         }
+        check_allow_list(&policy, enforcers, report);
         network_proxy::check(&policy, report);
     }
     check_profile_name(kind, document, report);
@@ -152,7 +153,6 @@ fn check_mode(policy: &Cursor<'_>, enforcers: Enforcers, report: &mut Report<'_>
     }
     let excluded = match name {
         "BehaviorModeling" => Enforcers::NETWORK_PROXY,
-        "DefenseInDepth" => Enforcers::BPF,
         _ => Enforcers::NONE,
     };
     if !excluded.is_empty() && enforcers.contains(excluded) {
@@ -171,6 +171,7 @@ fn check_enhance_protect(rules: &Cursor<'_>, report: &mut Report<'_>) {
     for entry in rules.list("attackProtectionRules") {
         check_rule_ids(&entry.list("rules"), RuleList::AttackProtection, report);
         check_targets(&entry, report);
+        bpf_raw::check_patterns(&entry.list("targets"), report);
     }
     check_rule_ids(
         &rules.list("vulMitigationRules"),
@@ -182,6 +183,24 @@ fn check_enhance_protect(rules: &Cursor<'_>, report: &mut Report<'_>) {
     }
     if let Some(raw) = rules.get("bpfRawRules") {
         bpf_raw::check(&raw, report);
+    }
+}
+
+/// The allow-list of BPF. What the mode lacks is said where the policy is given its meaning.
+fn check_allow_list(policy: &Cursor<'_>, enforcers: Enforcers, report: &mut Report<'_>) {
+    let Some(bpf) = policy
+        .get("defenseInDepth")
+        .and_then(|defense| defense.get("bpf"))
+    else {
+        return;
+    };
+    if !enforcers.is_empty() && !enforcers.contains(Enforcers::BPF) {
+        let message = "`defenseInDepth.bpf` has no effect: the enforcer BPF is not chosen";
+        report.warning(bpf.at(), &bpf.path, message, "add BPF to `enforcer`");
+    }
+    if let Some(custom) = bpf.get("customProfile") {
+        bpf_raw::check(&custom, report);
+        bpf_raw::check_capabilities(&custom, report);
     }
 }
 

@@ -10,9 +10,13 @@ pub use socket::{
 };
 
 use crate::abi;
+use crate::profile::CapabilitySet;
+use crate::rules::{ALL_CAPABILITIES, CAPABILITY_NAMES};
 
 /// The qualifiers of a raw rule.
 pub const QUALIFIERS: [&str; 2] = ["deny", "audit"];
+/// The qualifiers of a rule in an allow-list.
+pub const ALLOW_QUALIFIERS: [&str; 3] = ["allow", "deny", "audit"];
 
 /// File permissions by name, without `all`.
 const PERMISSIONS: [(&str, u32); 8] = [
@@ -67,6 +71,18 @@ pub fn ptrace_permission(word: &str) -> Option<u32> {
 /// The names of the ptrace permissions, for messages.
 pub fn ptrace_names() -> impl Iterator<Item = &'static str> {
     PTRACE.iter().map(|(name, _)| *name).chain(["all"])
+}
+
+/// The capabilities of a word: a name with or without `cap_`, or `all`.
+#[must_use]
+pub fn capabilities(word: &str) -> Option<CapabilitySet> {
+    if is_all(word) {
+        return Some(ALL_CAPABILITIES);
+    }
+    let lower = word.to_ascii_lowercase().replace('-', "_");
+    let name = lower.strip_prefix("cap_").unwrap_or(&lower);
+    let number = CAPABILITY_NAMES.iter().position(|known| *known == name)?;
+    Some(CapabilitySet(1 << number))
 }
 
 fn lookup(table: &[(&'static str, u32)], word: &str) -> Option<u32> {

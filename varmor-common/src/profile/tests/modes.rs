@@ -100,7 +100,7 @@ fn modes_that_bpf_cannot_hold_are_refused() {
         said("enforcer: BPF\nmode: BehaviorModeling\nmodelingOptions: {duration: 5}"),
         [
             "p.yaml:8:11: error: the mode BehaviorModeling is not supported by the BPF enforcer yet\n  help: use AlwaysAllow, \
-          RuntimeDefault or EnhanceProtect"
+          RuntimeDefault, EnhanceProtect or DefenseInDepth"
         ]
     );
 }
@@ -128,15 +128,35 @@ fn other_enforcers_are_named_and_not_dropped_silently() {
 }
 
 #[test]
-fn rules_for_single_executables_are_named_and_not_enforced() {
-    let fields =
-        "attackProtectionRules:\n- {rules: [disable-shell], targets: [/bin/a]}\n- {rules: [disable-wget]}";
-    assert_eq!(objects(&profile(&enhance(fields))), ["x /**/wget"]);
+fn rules_for_single_executables_are_kept_apart() {
+    let fields = "attackProtectionRules:\n- {rules: [disable-shell], targets: [/bin/b, /bin/a]}\n- {rules: \
+                  [disable-wget]}\n- {rules: [disable-curl], targets: [/bin/a, /bin/b]}";
+    let profile = profile(&enhance(fields));
+    assert_eq!(objects(&profile), ["x /**/wget"]);
+    let [group] = &profile.targets[..] else {
+        panic!("the same targets twice are one group: {:?}", profile.targets)
+    };
+    assert_eq!(group.executables, ["/bin/a", "/bin/b"]);
+    let ids: Vec<&str> = group.rules.iter().map(|rule| rule.id.as_str()).collect();
     assert_eq!(
-        said(&enhance(fields)),
+        ids,
+        ["disable-shell", "disable-shell", "disable-shell", "disable-curl"]
+    );
+    assert_eq!(said(&enhance(fields)), [""; 0]);
+}
+
+#[test]
+fn a_seventh_group_of_targets_is_an_error_at_its_place() {
+    let groups: Vec<String> = (0..7)
+        .map(|number| format!("- {{rules: [disable-shell], targets: [/bin/{number}]}}"))
+        .collect();
+    let fields = format!("attackProtectionRules:\n{}", groups.join("\n"));
+    assert!(built(&enhance(&fields)).profile.is_none());
+    assert_eq!(
+        said(&enhance(&fields)),
         [
-            "p.yaml:12:43: warning: the BPF enforcer does not know `targets`: disable-shell is not enforced\n  help: remove \
-          `targets` to have the rules enforced for the whole container"
+            "p.yaml:18:43: error: these are more than 6 different lists of `targets`\n  help: give more rules the same targets, \
+          or the whole container"
         ]
     );
 }

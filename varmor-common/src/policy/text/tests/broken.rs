@@ -184,8 +184,6 @@ fn a_missing_field_is_named_with_its_meaning() {
         &[
             "web.yaml:14:11: error: the mode DefenseInDepth needs the field `defenseInDepth`\n  help: add `defenseInDepth:` \
              below `spec.policy`",
-            "web.yaml:14:11: error: the mode DefenseInDepth does not work with the enforcer BPF\n  help: remove BPF from \
-             `enforcer`, or choose another mode",
         ],
     );
 }
