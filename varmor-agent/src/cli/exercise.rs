@@ -46,6 +46,8 @@ enum Step {
         profiles: Vec<String>,
     },
     Release { cgroups: Vec<PathBuf> },
+    /// Releases cgroups whose directories are gone, by their ids.
+    Forget { ids: Vec<u64> },
     /// Takes the events out of the ring; keeps those about a path with this beginning.
     Events { path: String },
     Retire,
@@ -129,6 +131,12 @@ fn carry_out(enforcer: &mut BpfEnforcer, step: Step) -> anyhow::Result<Value> {
         Step::Release { cgroups } => {
             for cgroup in &cgroups {
                 enforcer.release(id(cgroup)?)?;
+            }
+            Ok(Value::Null)
+        }
+        Step::Forget { ids } => {
+            for id in ids {
+                enforcer.release(CgroupId(id))?;
             }
             Ok(Value::Null)
         }
