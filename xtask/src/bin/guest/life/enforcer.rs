@@ -4,10 +4,14 @@ use std::{
     io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
+
+use super::number;
 
 pub(crate) const BPFFS: &str = "/sys/fs/bpf/varmor-exercise";
 
@@ -78,6 +82,35 @@ impl Enforcer {
 
     pub(crate) fn state(&mut self) -> Result<Value> {
         self.step(&json!({ "do": "state" }))
+    }
+
+    /// The state in which the number of maps is this one. The kernel frees maps a little later than they are dropped.
+    pub(crate) fn state_with_maps(&mut self, maps: u64) -> Result<Value> {
+        const PATIENCE: Duration = Duration::from_secs(20);
+        let start = Instant::now();
+        loop {
+            let state = self.state()?;
+            let now = number(&state, "/usage/maps")?;
+            if now == maps {
+                return Ok(state);
+            }
+            ensure!(start.elapsed() < PATIENCE, "{now} maps, {maps} expected");
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// The state after the kernel has freed what was dropped: the number of maps is the same for a second.
+    pub(crate) fn settled(&mut self) -> Result<Value> {
+        let mut state = self.state()?;
+        for _ in 0..20 {
+            thread::sleep(Duration::from_secs(1));
+            let next = self.state()?;
+            if next["usage"]["maps"] == state["usage"]["maps"] {
+                return Ok(next);
+            }
+            state = next;
+        }
+        bail!("the number of maps never settles: {state}")
     }
 
     /// Takes everything down.

@@ -11,7 +11,7 @@ pub(crate) const SECOND: &str = "/tmp/life-second.yaml";
 pub(crate) const CAPABILITY: &str = "/tmp/life-capability.yaml";
 
 const HEAD: &str = "apiVersion: crd.varmor.org/v1beta1\nkind: VarmorPolicy\nmetadata: {name: life, namespace: demo}\nspec:\n  \
-                    target: {kind: Pod, name: any}\n  policy:\n    enforcer: BPF\n    mode: EnhanceProtect\n    enhanceProtect:\n";
+                    target: {kind: Pod, name: any}\n  policy:\n    enforcer: BPF\n    mode: EnhanceProtect\n    enhanceProtect:\n      privileged: true\n";
 
 pub(crate) fn write() -> Result<()> {
     fs::write(FIRST, files(&["/life/secret"]))?;
