@@ -30,6 +30,9 @@ pub(crate) struct Args {
     /// Only these kernels for the guest suite [default: all]
     #[arg(long)]
     kernel: Vec<Series>,
+    /// The life suite in its full size: 10,000 updates, 1,000 containers (hours without KVM)
+    #[arg(long)]
+    full: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -42,6 +45,8 @@ enum Suite {
     Guest,
     /// Instructions of an open under few and many rules, counted in a guest
     Cost,
+    /// Updates under fire, many containers, killed and foreign enforcers, in guests with each kernel of the matrix
+    Life,
     /// A real container under a real agent that is killed and whose policies change
     Agent,
     /// The demo: real containers, with and without a policy
@@ -88,6 +93,7 @@ pub(crate) fn command(args: &Args) -> ExitCode {
             Suite::Matcher => matcher(),
             Suite::Guest => guests(&kernels),
             Suite::Cost => cost(),
+            Suite::Life => life(&kernels, args.full),
             Suite::Agent => agent(),
             Suite::Demo => demo_suite(),
         };
@@ -203,12 +209,36 @@ struct Line {
 const SUITES: &str = "/varmor-guest suite; first=$?; /varmor-guest enforce; exit $((first | $?))";
 
 fn guests(kernels: &[Series]) -> Result<Counts> {
+    on_each(kernels, &["/bin/sh", "-c", SUITES], Duration::from_mins(10))
+}
+
+fn life(kernels: &[Series], full: bool) -> Result<Counts> {
+    const SHORT: &[&str] = &["/varmor-guest", "life"];
+    const FULL: &[&str] = &[
+        "/varmor-guest",
+        "life",
+        "--updates",
+        "10000",
+        "--containers",
+        "1000",
+        "--profiles",
+        "50",
+    ];
+    if full {
+        on_each(kernels, FULL, Duration::from_mins(90))
+    } else {
+        on_each(kernels, SHORT, Duration::from_mins(10))
+    }
+}
+
+/// Runs the command in a guest with each of the kernels.
+fn on_each(kernels: &[Series], command: &[&str], timeout: Duration) -> Result<Counts> {
     tools::need(tools::GUEST)?;
     let built = build::build(Profile::Release)?;
     let mut total = Counts::default();
     for series in kernels {
-        let mut guest = Guest::new(*series, ["/bin/sh", "-c", SUITES]);
-        guest.timeout = Duration::from_mins(10);
+        let mut guest = Guest::new(*series, command.iter().copied());
+        guest.timeout = timeout;
         guest.shares = ["varmor-guest", "varmor-agent", "varmor"]
             .map(|name| Share::new(built.program(name), format!("/{name}")))
             .to_vec();

@@ -18,7 +18,7 @@ use crate::abi::{
     Descriptor, GlobRow, PERM_EXEC, PROFILE_COMPLAIN, PROFILE_EGRESS, PROFILE_SOCKETS, Point, PointKey,
     State, Transition,
 };
-use crate::profile::{DEFAULT_RULE, Object, Origin, Profile, ProfileMode, Verdict};
+use crate::profile::{DEFAULT_RULE, Object, Origin, Profile, ProfileMode, Rule, Verdict};
 
 use sites::Sites;
 use targets::Bits;
@@ -120,6 +120,22 @@ pub struct Site {
     pub rules: Vec<SiteRule>,
 }
 
+impl Site {
+    /// Index of the rule that speaks about the requested permissions: a denying rule first.
+    #[must_use]
+    pub fn rule(&self, requested: u32) -> Option<u32> {
+        let concerns = |wanted: Verdict| {
+            self.rules
+                .iter()
+                .find(|rule| rule.verdict == wanted && rule.permissions & requested != 0)
+        };
+        concerns(Verdict::Deny)
+            .or_else(|| concerns(Verdict::Audit))
+            .or_else(|| self.rules.first())
+            .map(|rule| rule.rule)
+    }
+}
+
 /// One rule at a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SiteRule {
@@ -172,8 +188,8 @@ impl Artefact {
         site: u32,
         requested: u32,
     ) -> Option<&'p crate::profile::Rule> {
-        let index = self.rule_index(site, requested)?;
-        profile.rules.get(index as usize)
+        let rule = self.sites.get(site as usize)?.rule(requested)?;
+        profile.rules.get(rule as usize)
     }
 
     /// Id and origin of what decided about a task in these target groups: a rule, or the default of an allow-list.
@@ -189,23 +205,14 @@ impl Artefact {
             let has_default = profile.default.kinds().0 != 0;
             return has_default.then_some((DEFAULT_RULE, &profile.default.origin));
         }
-        let rule = self.of_domain(domain).rule_index(site, requested)?;
-        let mut rules = profile.rules_of(|group| self.is_member(domain, group));
-        rules
+        let rule = self.of_domain(domain).sites.get(site as usize)?.rule(requested)?;
+        self.rules_of(profile, domain)
             .nth(rule as usize)
             .map(|rule| (rule.id.as_str(), &rule.origin))
     }
 
-    fn rule_index(&self, site: u32, requested: u32) -> Option<u32> {
-        let site = self.sites.get(site as usize)?;
-        let concerns = |wanted: Verdict| {
-            site.rules
-                .iter()
-                .find(|rule| rule.verdict == wanted && rule.permissions & requested != 0)
-        };
-        concerns(Verdict::Deny)
-            .or_else(|| concerns(Verdict::Audit))
-            .or_else(|| site.rules.first())
-            .map(|rule| rule.rule)
+    /// The rules that hold for a task in these target groups, in the order in which sites number them.
+    pub fn rules_of<'p>(&self, profile: &'p Profile, domain: u32) -> impl Iterator<Item = &'p Rule> {
+        profile.rules_of(move |group| self.is_member(domain, group))
     }
 }

@@ -2,7 +2,7 @@
 
 use aya::maps::{HashMap, MapData};
 use varmor_common::abi::MAX_SLOTS;
-use varmor_common::compile::bpf::{self, TargetKeys};
+use varmor_common::compile::bpf::{self, HookGroups, TargetKeys};
 use varmor_common::profile::Profile;
 
 use super::super::EnforcerError;
@@ -10,10 +10,11 @@ use super::pins::Pins;
 
 const PIN: &str = "PROFILE_NAMES";
 /// Longest profile name, in bytes; merged names of several policies are long.
-const NAME_BYTES: usize = 1016;
+const NAME_BYTES: usize = 1008;
 
-/// Bytes before the name: generation, rules, keys of the target groups.
-const HEAD: usize = 8 + size_of::<TargetKeys>();
+/// Bytes before the name: generation, rules, hook groups, padding, keys of the target groups.
+const HEAD: usize = KEYS + size_of::<TargetKeys>();
+const KEYS: usize = 16;
 
 /// Value layout: the head, then the name padded with zeros.
 type Record = [u8; HEAD + NAME_BYTES];
@@ -30,6 +31,8 @@ pub(super) struct Named {
     pub(super) rules: u32,
     /// Which target group each bit of a running task's domain stands for.
     pub(super) targets: TargetKeys,
+    /// Hooks that the profile needs.
+    pub(super) groups: HookGroups,
     pub(super) name: String,
 }
 
@@ -72,7 +75,8 @@ impl Names {
         let mut record = [0; HEAD + NAME_BYTES];
         record[..4].copy_from_slice(&named.generation.to_ne_bytes());
         record[4..8].copy_from_slice(&named.rules.to_ne_bytes());
-        for (place, key) in record[8..HEAD].chunks_exact_mut(8).zip(named.targets) {
+        record[8..12].copy_from_slice(&named.groups.0.to_ne_bytes());
+        for (place, key) in record[KEYS..HEAD].chunks_exact_mut(8).zip(named.targets) {
             place.copy_from_slice(&key.to_ne_bytes());
         }
         record[HEAD..HEAD + bytes.len()].copy_from_slice(bytes);
@@ -101,7 +105,7 @@ pub(super) fn target_keys(all: &[Named], profile: &Profile) -> TargetKeys {
 fn decode(slot: u32, record: &Record) -> Named {
     let number = |at: usize| u32::from_ne_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]]);
     let mut targets = TargetKeys::default();
-    for (key, place) in targets.iter_mut().zip(record[8..HEAD].as_chunks().0) {
+    for (key, place) in targets.iter_mut().zip(record[KEYS..HEAD].as_chunks().0) {
         *key = u64::from_ne_bytes(*place);
     }
     let name = &record[HEAD..];
@@ -111,6 +115,7 @@ fn decode(slot: u32, record: &Record) -> Named {
         generation: number(0),
         rules: number(4),
         targets,
+        groups: HookGroups(number(8)),
         name: String::from_utf8_lossy(&name[..end]).into_owned(),
     }
 }

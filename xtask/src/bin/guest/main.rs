@@ -5,6 +5,7 @@ mod attack;
 mod cost;
 mod demo;
 mod enforce;
+mod life;
 mod suites;
 
 use std::process::ExitCode;
@@ -27,6 +28,8 @@ enum Command {
     Survive(demo::survive::Args),
     /// Measures what an open costs under a policy (in a guest that counts instructions)
     Cost(cost::Args),
+    /// Loads, updates and removes policies in many ways and looks at what is left
+    Life(life::Args),
     /// Does nothing until it is killed (the first process of the demo's containers)
     Wait,
 }
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
         Command::Enforce(args) => enforce::command(&args),
         Command::Survive(args) => demo::survive::command(&args),
         Command::Cost(args) => cost::command(&args),
+        Command::Life(args) => life::command(&args),
         Command::Wait => loop {
             std::thread::park();
         },
