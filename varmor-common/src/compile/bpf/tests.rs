@@ -1,5 +1,6 @@
 //! The compiler against the naive reference, through the kernel's own steps.
 
+mod allow_list;
 mod catalogue;
 mod differential;
 mod documented;
@@ -7,6 +8,7 @@ mod mounts;
 mod network;
 mod random;
 mod scale;
+mod targets;
 mod tasks;
 
 use super::{Artefact, compile};
