@@ -4,6 +4,7 @@ mod allow_list;
 mod catalogue;
 mod differential;
 mod documented;
+mod many;
 mod mounts;
 mod network;
 mod random;
