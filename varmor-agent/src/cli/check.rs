@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::{fs, io};
 
 use serde_json::json;
+use varmor_common::compile::bpf;
 use varmor_common::policy::{self, Diagnostic, Severity};
 use varmor_common::profile::{self, NodeFacts};
 
@@ -89,8 +90,9 @@ fn examine(file: String, bytes: &[u8]) -> Report {
         let built = profile::build(document, &NodeFacts::default());
         report.diagnostics.extend(built.diagnostics);
         if let Some(profile) = built.profile {
+            report.diagnostics.extend(bpf::diagnose(document, &profile));
             report.policies += 1;
-            report.rules += profile.rules.len();
+            report.rules += profile.in_force().count();
         }
     }
     report.diagnostics.sort_by_key(|found| (found.line, found.column));
@@ -180,6 +182,28 @@ spec:
             "{}",
             policy::render(error)
         );
+    }
+
+    #[test]
+    fn what_only_the_compiler_notices_is_named_with_its_place() {
+        let rules: Vec<String> = (0..24)
+            .map(|n| {
+                format!("{{qualifiers: [deny], pattern: '/**/a{n}/**/b{n}/**/leaf', permissions: [read]}}")
+            })
+            .collect();
+        let policy = format!(
+            "{{enforcer: BPF, mode: EnhanceProtect, enhanceProtect: {{bpfRawRules: {{files: [{}]}}}}}}",
+            rules.join(", ")
+        );
+        let text = String::from_utf8(GOOD.to_vec())
+            .unwrap()
+            .replace("{enforcer: BPF, mode: RuntimeDefault}", &policy);
+        let report = examine("a.yaml".to_owned(), text.as_bytes());
+        let [error] = &report.diagnostics[..] else {
+            panic!("{:?}", report.diagnostics)
+        };
+        assert!(error.is_error() && error.line == 6, "{}", policy::render(error));
+        assert!(error.message.contains("split the policy"), "{}", error.message);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Profile -> tables of the BPF enforcer.
 
 mod defaults;
+mod diagnose;
 mod error;
 mod mounts;
 mod network;
@@ -11,6 +12,7 @@ mod tasks;
 #[cfg(test)]
 mod tests;
 
+pub use diagnose::diagnose;
 pub use error::CompileError;
 pub use targets::{TargetKeys, inherited_keys};
 

@@ -1,8 +1,8 @@
 //! The naive reference: patterns by backtracking over their own text, rules one by one. It shares no code with
 //! the automata; tests and fuzzers compare both.
 
-use crate::abi::PERM_STRUCT;
-use crate::profile::{Object, Profile, Verdict};
+use crate::abi::{PERM_APPEND, PERM_EXEC, PERM_READ, PERM_STRUCT, PERM_WRITE};
+use crate::profile::{Kinds, Object, Profile, Verdict};
 
 #[derive(Clone, Copy)]
 enum Token<'t> {
@@ -38,35 +38,62 @@ pub struct Name {
     pub spelled: usize,
 }
 
-/// What the rules of a profile say about an object that has all these paths: the denied and the audited ones of
-/// the requested permissions.
+/// What the rules of a profile and its default say about an object that has all these paths: the denied and the
+/// audited ones of the requested permissions.
 #[must_use]
 pub fn files(profile: &Profile, names: &[Name], requested: u32) -> (u32, u32) {
-    let mut said = (0, 0);
+    let (mut denied, mut audited, mut allowed) = (0, 0, 0);
     for rule in &profile.rules {
         let Object::Path { pattern, access } = &rule.object else {
             continue;
         };
         let variants = variants(pattern.as_bytes());
-        let hit = |test: fn(&[Token<'_>], &[u8]) -> bool| {
+        let hit = |test: &dyn Fn(&[Token<'_>], &[u8]) -> bool| {
             names.iter().any(|name| {
                 variants
                     .iter()
                     .any(|tokens| spells(tokens, &name.path[..name.spelled]) && test(tokens, &name.path))
             })
         };
-        if hit(variant_matches) {
+        if hit(&variant_matches) {
             match rule.verdict {
-                Verdict::Deny => said.0 |= access.0,
-                Verdict::Audit => said.1 |= access.0,
-                Verdict::Allow => {}
+                Verdict::Deny => denied |= access.0,
+                Verdict::Audit => audited |= access.0,
+                Verdict::Allow => allowed |= access.0,
             }
         }
-        if rule.verdict == Verdict::Deny && access.0 != 0 && hit(variant_protects) {
-            said.0 |= PERM_STRUCT;
+        if rule.verdict == Verdict::Deny && access.0 != 0 && hit(&variant_protects) {
+            denied |= PERM_STRUCT;
+        }
+        // Folders may be moved by who may write everything below them, too.
+        let whole_tree = |tokens: &[Token<'_>], path: &[u8]| {
+            variant_matches(tokens, path) && variants.iter().any(|other| covers_below(other, path))
+        };
+        if rule.verdict == Verdict::Allow && access.0 & PERM_WRITE != 0 && hit(&whole_tree) {
+            allowed |= PERM_STRUCT;
         }
     }
-    (said.0 & requested, said.1 & requested)
+    let of = |kinds: Kinds| {
+        let files = if kinds.meets(Kinds::FILES) {
+            PERM_READ | PERM_WRITE | PERM_APPEND | PERM_STRUCT
+        } else {
+            0
+        };
+        let exec = if kinds.meets(Kinds::EXEC) { PERM_EXEC } else { 0 };
+        (files | exec) & !allowed
+    };
+    denied |= of(profile.default.denied);
+    audited |= of(profile.default.audited);
+    (denied & requested, audited & requested)
+}
+
+/// Whether the tokens match whatever is below the path, as far as a few names can stand for all.
+fn covers_below(tokens: &[Token<'_>], path: &[u8]) -> bool {
+    const NAMES: [&[u8]; 5] = [b"/\x01", b"/\x01\x02\x03\x04", b"/a", b"/b", b"/proc"];
+    let head = if path == b"/" { &[][..] } else { path };
+    NAMES
+        .iter()
+        .all(|name| (1..=8).all(|depth| variant_matches(tokens, &[head, &name.repeat(depth)].concat())))
 }
 
 fn spells(tokens: &[Token<'_>], text: &[u8]) -> bool {

@@ -219,4 +219,87 @@ mod tests {
         assert_eq!(Profile::merge(&[a.clone(), a.clone()]), Some(a));
         assert_eq!(Profile::merge(&[]), None);
     }
+
+    fn allow_list(name: &str, mode: ProfileMode, pattern: &str) -> Profile {
+        let mut list = profile(name, mode, pattern);
+        list.rules[0].verdict = Verdict::Allow;
+        list.default.denied = Kinds::ALL;
+        list
+    }
+
+    #[test]
+    fn of_two_allow_lists_one_holds_and_the_rules_of_the_other_are_named() {
+        let a = allow_list("a", ProfileMode::Enforce, "/a");
+        let b = allow_list("b", ProfileMode::Enforce, "/b");
+        let merged = Profile::merge(&[b.clone(), a.clone()]).expect("two profiles");
+        assert_eq!(
+            merged.rules, a.rules,
+            "what `b` allows beyond `a` must not open `a`"
+        );
+        assert_eq!(merged.default.denied, Kinds::ALL);
+        assert_eq!(merged.inert[0].rule, b.rules[0]);
+        assert!(
+            merged.inert[0].reason.contains("`a`"),
+            "{}",
+            merged.inert[0].reason
+        );
+    }
+
+    #[test]
+    fn an_enforcing_allow_list_holds_before_a_complaining_one() {
+        let a = allow_list("a", ProfileMode::Complain, "/a");
+        let b = allow_list("b", ProfileMode::Enforce, "/b");
+        let merged = Profile::merge(&[a, b.clone()]).expect("two profiles");
+        assert_eq!(merged.rules, b.rules);
+        assert_eq!(
+            (merged.default.denied, merged.default.audited),
+            (Kinds::ALL, Kinds::NONE)
+        );
+    }
+
+    #[test]
+    fn a_complaining_allow_list_goes_on_logging_beside_a_profile_that_refuses() {
+        let loud = allow_list("a", ProfileMode::Complain, "/a");
+        let strict = profile("b", ProfileMode::Enforce, "/b");
+        let merged = Profile::merge(&[loud.clone(), strict]).expect("two profiles");
+        assert_eq!(
+            (merged.default.denied, merged.default.audited),
+            (Kinds::NONE, Kinds::ALL)
+        );
+        assert_eq!(merged.rules[0], loud.rules[0]);
+        assert_eq!(merged.inert, []);
+    }
+
+    #[test]
+    fn an_allowing_rule_outside_of_an_allow_list_opens_no_other_list() {
+        let list = allow_list("a", ProfileMode::Enforce, "/a");
+        let mut other = profile("b", ProfileMode::Enforce, "/b");
+        other.rules[0].verdict = Verdict::Allow;
+        let merged = Profile::merge(&[list.clone(), other]).expect("two profiles");
+        assert_eq!(merged.rules, list.rules);
+        assert_eq!(merged.inert.len(), 1);
+    }
+
+    #[test]
+    fn target_groups_with_the_same_executables_become_one_and_too_many_are_named() {
+        let with = |name: &str, executables: &[&str]| {
+            let mut made = profile(name, ProfileMode::Enforce, "/x");
+            for executable in executables {
+                let rule = made.rules[0].clone();
+                made.add_target(vec![(*executable).to_owned()], [rule]);
+            }
+            made
+        };
+        let a = with("a", &["/1", "/2", "/3", "/4"]);
+        let b = with("b", &["/4", "/5", "/6", "/7"]);
+        let merged = Profile::merge(&[a, b]).expect("two profiles");
+        assert_eq!(merged.targets.len(), MAX_TARGETS);
+        assert_eq!(merged.targets[3].rules.len(), 2);
+        assert_eq!(merged.inert.len(), 1);
+        assert!(
+            merged.inert[0].reason.contains("targets"),
+            "{}",
+            merged.inert[0].reason
+        );
+    }
 }

@@ -71,6 +71,20 @@ pub enum CompileError {
     Collision { first: String, second: String },
 }
 
+impl CompileError {
+    /// The field of the rule at fault, if one rule is.
+    #[must_use]
+    pub fn field(&self) -> Option<&str> {
+        match self {
+            Self::Pattern { field, .. }
+            | Self::TooManyMountClasses { field, .. }
+            | Self::TooManyAddressLengths { field, .. }
+            | Self::PortRange { field, .. } => Some(field),
+            _ => None,
+        }
+    }
+}
+
 /// Patterns named in a message about many.
 const NAMED: usize = 5;
 

@@ -1,12 +1,15 @@
 //! The compiler against the naive reference, through the kernel's own steps.
 
+mod allow_list;
 mod catalogue;
 mod differential;
 mod documented;
+mod many;
 mod mounts;
 mod network;
 mod random;
 mod scale;
+mod targets;
 mod tasks;
 
 use super::{Artefact, compile};

@@ -1,5 +1,6 @@
 //! What policies mean: policy text in, rules out.
 
+mod allow_list;
 mod builtin;
 mod compiled;
 mod modes;
@@ -10,12 +11,7 @@ use crate::policy::{load, render};
 
 /// Builds a policy whose `spec.policy` is this YAML.
 fn built(policy: &str) -> Built {
-    let policy = indented(policy, "    ");
-    let text = format!(
-        "apiVersion: crd.varmor.org/v1beta1\nkind: VarmorPolicy\nmetadata: {{name: Web, namespace: demo}}\nspec:\n  target: \
-         {{kind: Pod, name: web}}\n  policy:\n{policy}"
-    )
-    .replace("name: Web", "name: web");
+    let text = text(policy);
     let loaded = load("p.yaml", text.as_bytes());
     assert!(
         !loaded.has_errors(),
@@ -26,6 +22,23 @@ fn built(policy: &str) -> Built {
         disk_devices: vec!["vda".into(), "vda1".into()],
     };
     build(&loaded.documents[0], &facts)
+}
+
+/// A policy file whose `spec.policy` is this YAML.
+fn text(policy: &str) -> String {
+    let policy = indented(policy, "    ");
+    format!(
+        "apiVersion: crd.varmor.org/v1beta1\nkind: VarmorPolicy\nmetadata: {{name: Web, namespace: demo}}\nspec:\n  target: \
+         {{kind: Pod, name: web}}\n  policy:\n{policy}"
+    )
+    .replace("name: Web", "name: web")
+}
+
+/// What is said about a policy file that is not even read.
+fn refused(policy: &str) -> Vec<String> {
+    let loaded = load("p.yaml", text(policy).as_bytes());
+    assert!(loaded.documents.is_empty(), "the policy was read");
+    loaded.diagnostics.iter().map(render).collect()
 }
 
 fn profile(policy: &str) -> Profile {
