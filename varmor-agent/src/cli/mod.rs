@@ -1,6 +1,7 @@
 //! `varmor`: the command line.
 
 mod check;
+mod exercise;
 mod run;
 mod status;
 
@@ -31,6 +32,9 @@ enum Command {
     /// Enter a cgroup and become a command: the second half of `run`
     #[command(hide = true)]
     Enter(run::EnterArguments),
+    /// Drive an enforcer by commands on standard input: for the tests of its life
+    #[command(hide = true)]
+    Exercise(exercise::Arguments),
 }
 
 /// How a command answers.
@@ -50,6 +54,7 @@ impl Cli {
             Command::Check(arguments) => check::run(&arguments),
             Command::Status(arguments) => status::run(&arguments),
             Command::Enter(arguments) => run::enter(&arguments),
+            Command::Exercise(arguments) => exercise::run(&arguments),
             Command::Version => {
                 print(&format!("varmor {}\n", env!("CARGO_PKG_VERSION"))).map(|()| ExitCode::SUCCESS)
             }

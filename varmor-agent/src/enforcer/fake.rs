@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use varmor_common::abi::RawEvent;
 use varmor_common::profile::Profile;
 
-use super::{Adoption, Applied, CgroupId, Counters, Enforcer, EnforcerError, LoadedProfile, Resolution};
+use super::{Adoption, Applied, CgroupId, Counters, Enforcer, EnforcerError, HookState, LoadedProfile, Resolution};
 
 #[derive(Default)]
 pub(crate) struct FakeEnforcer {
@@ -104,5 +104,9 @@ impl Enforcer for FakeEnforcer {
 
     fn counters(&self) -> Result<Counters, EnforcerError> {
         Ok(Counters::default())
+    }
+
+    fn hooks(&self) -> Vec<HookState> {
+        Vec::new()
     }
 }

@@ -40,6 +40,8 @@ pub trait Enforcer: Send {
     /// Which profile and rule stand behind an event.
     fn resolve(&self, event: &RawEvent) -> Resolution;
     fn counters(&self) -> Result<Counters, EnforcerError>;
+    /// Every program of this kernel, loaded or not.
+    fn hooks(&self) -> Vec<HookState>;
 }
 
 /// Inode number of a cgroup v2 directory: what `bpf_get_current_cgroup_id` returns for its tasks.
@@ -104,4 +106,18 @@ pub struct Counters {
     pub faults: Vec<(String, u64)>,
     /// `None` where the kernel cannot count them.
     pub labelled_tasks: Option<u64>,
+}
+
+/// A program and its hook.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HookState {
+    pub hook: String,
+    /// The program is in the kernel: it was needed at some time.
+    pub loaded: bool,
+    /// The program is on its hook: a loaded profile needs it.
+    pub attached: bool,
+    /// Calls, while `kernel.bpf_stats_enabled` is set.
+    pub runs: u64,
+    /// Calls that the kernel left out because the program was running already: each was not judged.
+    pub recursion_misses: u64,
 }

@@ -47,11 +47,13 @@ pub struct Managed {
 const _: () = assert!(size_of::<Managed>() == 16);
 
 /// Words of the settings map.
-pub const SETTINGS: u32 = 4;
+pub const SETTINGS: u32 = 8;
 /// Setting: 1 while some cgroup may hold tasks that have to be adopted.
 pub const SETTING_ADOPT: u32 = 0;
 /// Setting: the `ABI_VERSION` of the programs behind the map.
 pub const SETTING_ABI: u32 = 1;
+/// Setting: counts the changes that user space made to the maps, so that it notices those of another process.
+pub const SETTING_WRITES: u32 = 4;
 
 /// Per-CPU counters; the fault reasons follow from `COUNTER_FAULTS`.
 pub const COUNTER_DENIED: u32 = 0;

@@ -90,6 +90,22 @@ pub struct Site {
     pub rules: Vec<SiteRule>,
 }
 
+impl Site {
+    /// Index of the rule that speaks about the requested permissions: a denying rule first.
+    #[must_use]
+    pub fn rule(&self, requested: u32) -> Option<u32> {
+        let concerns = |wanted: Verdict| {
+            self.rules
+                .iter()
+                .find(|rule| rule.verdict == wanted && rule.permissions & requested != 0)
+        };
+        concerns(Verdict::Deny)
+            .or_else(|| concerns(Verdict::Audit))
+            .or_else(|| self.rules.first())
+            .map(|rule| rule.rule)
+    }
+}
+
 /// One rule at a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SiteRule {
@@ -141,15 +157,7 @@ impl Artefact {
         site: u32,
         requested: u32,
     ) -> Option<&'p crate::profile::Rule> {
-        let site = self.sites.get(site as usize)?;
-        let concerns = |wanted: Verdict| {
-            site.rules
-                .iter()
-                .find(|rule| rule.verdict == wanted && rule.permissions & requested != 0)
-        };
-        let found = concerns(Verdict::Deny)
-            .or_else(|| concerns(Verdict::Audit))
-            .or_else(|| site.rules.first())?;
-        profile.rules.get(found.rule as usize)
+        let rule = self.sites.get(site as usize)?.rule(requested)?;
+        profile.rules.get(rule as usize)
     }
 }

@@ -4,7 +4,7 @@
 //! the one can weaken the other.
 
 mod place;
-mod policy_file;
+pub(super) mod policy_file;
 mod supervise;
 
 use std::ffi::OsString;

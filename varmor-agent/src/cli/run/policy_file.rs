@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use varmor_common::policy;
 use varmor_common::profile::{self, NodeFacts, Profile};
 
-pub(super) fn profile(path: &Path) -> anyhow::Result<Profile> {
+pub(in crate::cli) fn profile(path: &Path) -> anyhow::Result<Profile> {
     let bytes = std::fs::read(path).with_context(|| format!("read the policy {}", path.display()))?;
     let facts = NodeFacts {
         disk_devices: crate::daemon::disk_devices(),

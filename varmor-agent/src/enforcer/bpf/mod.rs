@@ -3,30 +3,38 @@
 //! Everything that enforcement needs is pinned, so that it outlives the agent; what is in the maps is the truth,
 //! and a lock keeps two agent processes (the daemon and `varmor run`) from writing at the same time.
 
+mod attachment;
+mod explain;
+mod key;
+mod ledger;
 mod names;
 mod object;
 mod pins;
 mod raw;
 mod tables;
+pub mod usage;
 
-use std::collections::HashMap;
+use std::borrow::Cow;
 use std::fs::File;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::path::PathBuf;
 
 use aya::maps::{Map, MapData, RingBuf};
-use aya::programs::Lsm;
-use aya::programs::links::FdLink;
 use varmor_common::abi::{Binding, MAX_BINDINGS, MAX_SLOTS, Managed, RawEvent, SLOT_NONE};
-use varmor_common::compile::bpf::{self, Artefact, HookGroups};
+use varmor_common::compile::bpf::{self, HookGroups};
 use varmor_common::profile::Profile;
 
+use self::explain::{Explanation, Explanations};
+use self::key::hash_key;
+use self::ledger::{Bound, Ledger};
 use self::names::{Named, Names};
 use self::object::Object;
 use self::pins::Pins;
 use self::raw::Lock;
 use self::tables::Tables;
-use super::{Adoption, Applied, CgroupId, Counters, Enforcer, EnforcerError, LoadedProfile, Resolution};
+use super::{
+    Adoption, Applied, CgroupId, Counters, Enforcer, EnforcerError, HookState, LoadedProfile, Resolution,
+};
 use crate::kernel::IDENTITY;
 
 /// Where the enforcer keeps its pins and its lock.
@@ -34,7 +42,7 @@ use crate::kernel::IDENTITY;
 pub struct Options {
     /// Folder on the BPF filesystem, made if missing.
     pub bpffs: PathBuf,
-    /// Folder for the lock and the key of the name hash; on a filesystem that forgets at boot.
+    /// Folder for the lock, the key of the name hash and what explains events; on a filesystem that forgets at boot.
     pub state_dir: PathBuf,
 }
 
@@ -53,29 +61,22 @@ pub struct BpfEnforcer {
     pins: Pins,
     tables: Tables,
     names: Names,
+    ledger: Ledger,
     events: RingBuf<MapData>,
     cgroups: File,
     lock: PathBuf,
     key: u64,
     start: Start,
-    /// What this process compiled, for events and status: by slot.
-    compiled: HashMap<u32, Vec<Compiled>>,
+    explanations: Explanations,
+    /// Groups whose hooks this process has seen attached, and no others.
+    attached: Option<HookGroups>,
 }
-
-/// A compiled profile and the number of its compilation.
-struct Compiled {
-    generation: u32,
-    profile: Profile,
-    artefact: Artefact,
-}
-
-/// Compilations per slot that are kept to explain events that are still in the ring.
-const KEPT_GENERATIONS: usize = 2;
 
 /// Events that fit into the ring.
 const EVENTS_PER_ROUND: usize = (4 << 20) / size_of::<RawEvent>();
 
-/// Loads the programs, or adopts those of an earlier agent of the same build.
+/// Makes the maps, or adopts the maps and programs of an earlier agent of the same build. Programs are loaded when
+/// the first profile needs them.
 pub fn open(options: &Options) -> Result<BpfEnforcer, EnforcerError> {
     let object = Object::choose()?;
     let lock = options.state_dir.join("lock");
@@ -85,13 +86,17 @@ pub fn open(options: &Options) -> Result<BpfEnforcer, EnforcerError> {
     let start = if pins.is_complete() && key.existed {
         Start::Adopted
     } else {
-        object.load(&pins, key.value)?;
+        object.create(&pins, key.value)?;
         Names::create(&pins)?;
         pins.set_complete()
             .map_err(|error| EnforcerError::kernel("mark the pins complete", error))?;
         Start::Loaded
     };
-    BpfEnforcer::attach_to(options, object, pins, key.value, start)
+    let mut enforcer = BpfEnforcer::attach_to(options, object, pins, key.value, start)?;
+    if start == Start::Adopted {
+        enforcer.repair()?;
+    }
+    Ok(enforcer)
 }
 
 /// The programs of a running agent of the same build, if there are any: for status.
@@ -105,51 +110,6 @@ pub fn inspect(options: &Options) -> Result<Option<BpfEnforcer>, EnforcerError> 
     BpfEnforcer::attach_to(options, object, pins, key.value, Start::Adopted).map(Some)
 }
 
-/// The secret of the name hash.
-struct Key {
-    value: u64,
-    /// It was there before, so programs that use it may exist.
-    existed: bool,
-}
-
-/// The secret is made once per boot and build, and readable by root alone: a chosen collision of names would let a
-/// container name a file that an allow-list takes for another.
-fn hash_key(state_dir: &std::path::Path, build: &str) -> Result<Key, EnforcerError> {
-    use std::io::{Read as _, Write as _};
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let path = state_dir.join(format!("key-{build}"));
-    let failed = |error: std::io::Error| {
-        EnforcerError::kernel(format!("keep the hash key in {}", path.display()), error)
-    };
-    std::fs::create_dir_all(state_dir).map_err(failed)?;
-    let mut bytes = [0; 8];
-    if let Ok(mut file) = File::open(&path)
-        && file.read_exact(&mut bytes).is_ok()
-    {
-        return Ok(Key {
-            value: u64::from_ne_bytes(bytes),
-            existed: true,
-        });
-    }
-    File::open("/dev/urandom")
-        .and_then(|mut random| random.read_exact(&mut bytes))
-        .map_err(failed)?;
-    let mut file = std::fs::OpenOptions::new()
-        .create(true)
-        .truncate(true)
-        .write(true)
-        .mode(0o600)
-        .open(&path)
-        .map_err(failed)?;
-    file.write_all(&bytes)
-        .and_then(|()| file.sync_all())
-        .map_err(failed)?;
-    Ok(Key {
-        value: u64::from_ne_bytes(bytes),
-        existed: false,
-    })
-}
-
 impl BpfEnforcer {
     fn attach_to(
         options: &Options,
@@ -161,18 +121,22 @@ impl BpfEnforcer {
         let events = MapData::from_pin(pins.map("EVENTS"))
             .and_then(|data| RingBuf::try_from(Map::RingBuf(data)))
             .map_err(|error| EnforcerError::kernel("open the ring of events", error))?;
+        let tables = Tables::open(&pins)?;
+        let names = Names::open(&pins)?;
         Ok(Self {
-            tables: Tables::open(&pins)?,
-            names: Names::open(&pins)?,
+            ledger: Ledger::read(&tables, &names)?,
+            tables,
+            names,
             events,
             cgroups: File::open("/sys/fs/cgroup")
                 .map_err(|error| EnforcerError::kernel("open /sys/fs/cgroup", error))?,
             lock: options.state_dir.join("lock"),
+            explanations: Explanations::open(options.state_dir.join(format!("sites-{}", pins.name()))),
             object,
             pins,
             key,
             start,
-            compiled: HashMap::new(),
+            attached: None,
         })
     }
 
@@ -199,44 +163,76 @@ impl BpfEnforcer {
 
     /// Detaches everything and removes all pins of this version: nothing is enforced any more.
     pub fn uninstall(self) -> Result<(), EnforcerError> {
-        let _held = self.locked()?;
+        let _held = Lock::take(&self.lock).map_err(|error| EnforcerError::kernel("lock the enforcer", error))?;
         self.pins
             .remove()
             .map_err(|error| EnforcerError::kernel("remove the pins", error))
     }
 
-    fn locked(&self) -> Result<Lock, EnforcerError> {
-        Lock::take(&self.lock).map_err(|error| EnforcerError::kernel("lock the enforcer", error))
+    /// Takes the lock for a change, and notices the changes of others.
+    fn change(&mut self) -> Result<Lock, EnforcerError> {
+        let lock =
+            Lock::take(&self.lock).map_err(|error| EnforcerError::kernel("lock the enforcer", error))?;
+        if self.tables.writes()? != self.ledger.writes {
+            self.ledger = Ledger::read(&self.tables, &self.names)?;
+            self.attached = None;
+        }
+        let writes = self.ledger.writes.wrapping_add(1);
+        self.tables.set_writes(writes)?;
+        self.ledger.writes = writes;
+        Ok(lock)
     }
 
-    /// Attaches the programs that the groups need and that are not attached yet.
-    fn attach(&self, groups: HookGroups) -> Result<(), EnforcerError> {
-        let groups = groups.union(IDENTITY);
-        for hook in self.object.hooks().filter(|hook| hook.groups.0 & groups.0 != 0) {
-            let path = self.pins.link(hook.name);
-            // A hook without a program is one that this kernel cannot attach to; `Object::load` said so.
-            if path.exists() || !self.pins.program(hook.name).exists() {
-                continue;
+    /// What the kernel holds now.
+    fn ledger(&self) -> Result<Cow<'_, Ledger>, EnforcerError> {
+        if self.tables.writes()? == self.ledger.writes {
+            Ok(Cow::Borrowed(&self.ledger))
+        } else {
+            Ledger::read(&self.tables, &self.names).map(Cow::Owned)
+        }
+    }
+
+    /// Finishes or takes back what an agent that was killed had begun.
+    fn repair(&mut self) -> Result<(), EnforcerError> {
+        let slots: Vec<u32> = self.ledger.profiles().map(|named| named.slot).collect();
+        for slot in self.tables.repair(&slots)? {
+            self.names.remove(slot)?;
+        }
+        for named in self.names.all()? {
+            let generation = self.tables.generation_of(named.slot)?;
+            if generation != named.generation {
+                self.names.set(&Named { generation, ..named })?;
             }
-            let failed = |error: Box<dyn std::error::Error + Send + Sync>| {
-                EnforcerError::kernel(format!("attach program `{}`", hook.name), error)
-            };
-            let mut program =
-                Lsm::from_pin(self.pins.program(hook.name)).map_err(|error| failed(error.into()))?;
-            let id = program.attach().map_err(|error| failed(error.into()))?;
-            let link = program.take_link(id).map_err(|error| failed(error.into()))?;
-            FdLink::from(link)
-                .pin(&path)
-                .map_err(|error| failed(error.into()))?;
+        }
+        self.ledger = Ledger::read(&self.tables, &self.names)?;
+        self.attach(HookGroups::default())?;
+        self.detach()
+    }
+
+    /// Attaches what the loaded profiles and `more` need.
+    fn attach(&mut self, more: HookGroups) -> Result<(), EnforcerError> {
+        let groups = self.ledger.groups().union(more);
+        if self.attached.is_none_or(|attached| !attached.contains(groups)) {
+            attachment::attach(&self.object, &self.pins, self.key, groups)?;
+            self.attached = Some(groups);
+        }
+        Ok(())
+    }
+
+    /// Detaches what no loaded profile needs.
+    fn detach(&mut self) -> Result<(), EnforcerError> {
+        let groups = self.ledger.groups();
+        if self.attached != Some(groups) {
+            attachment::detach(&self.object, &self.pins, groups)?;
+            self.attached = Some(groups);
         }
         Ok(())
     }
 
     fn named(&self, profile: &str) -> Result<Named, EnforcerError> {
-        self.names
-            .all()?
-            .into_iter()
-            .find(|named| named.name == profile)
+        self.ledger
+            .profile(profile)
+            .cloned()
             .ok_or_else(|| EnforcerError::UnknownProfile(profile.to_owned()))
     }
 
@@ -251,42 +247,39 @@ impl Enforcer for BpfEnforcer {
             profile: profile.name.clone(),
             reason: error.to_string(),
         })?;
-        let _held = self.locked()?;
-        let all = self.names.all()?;
-        let (slot, generation) = if let Some(named) = all.iter().find(|named| named.name == profile.name) {
+        let _held = self.change()?;
+        let (slot, generation) = if let Some(named) = self.ledger.profile(&profile.name) {
             (named.slot, named.generation.wrapping_add(1))
         } else {
-            let free = (SLOT_NONE + 1..MAX_SLOTS).find(|slot| all.iter().all(|named| named.slot != *slot));
             let full = EnforcerError::Full {
                 what: "profile",
                 limit: MAX_SLOTS,
             };
-            (free.ok_or(full)?, 1)
+            (self.ledger.free_slot().ok_or(full)?, 1)
         };
         artefact.descriptor.slot = slot;
         artefact.descriptor.generation = generation;
-        self.attach(artefact.hooks)?;
-        let index = self.tables.free_index(all.iter().map(|named| named.slot))?;
+        let explanation = Explanation::new(profile, &artefact);
+        let unsupported = explanation.unsupported.clone();
+        self.explanations
+            .add(slot, explanation)
+            .map_err(|error| EnforcerError::kernel("keep what explains events", error))?;
+        self.attach(artefact.hooks.union(IDENTITY))?;
+        let index = self
+            .tables
+            .free_index(self.ledger.profiles().map(|named| named.slot))?;
         self.tables.swap(slot, index, &artefact)?;
         let rules = profile.rules.len();
-        let record = u32::try_from(rules).unwrap_or(u32::MAX);
-        self.names.set(&Named {
+        let named = Named {
             slot,
             generation,
-            rules: record,
+            rules: u32::try_from(rules).unwrap_or(u32::MAX),
+            groups: artefact.hooks,
             name: profile.name.clone(),
-        })?;
-        let unsupported = unsupported(profile, &artefact);
-        let versions = self.compiled.entry(slot).or_default();
-        versions.insert(
-            0,
-            Compiled {
-                generation,
-                profile: profile.clone(),
-                artefact,
-            },
-        );
-        versions.truncate(KEPT_GENERATIONS);
+        };
+        self.names.set(&named)?;
+        self.ledger.set_profile(named);
+        self.detach()?;
         Ok(Applied {
             slot,
             generation,
@@ -296,25 +289,26 @@ impl Enforcer for BpfEnforcer {
     }
 
     fn remove(&mut self, profile: &str) -> Result<(), EnforcerError> {
-        let _held = self.locked()?;
-        let named = self.named(profile)?;
-        let mut bindings = 0;
-        for (_, managed) in self.tables.managed()? {
-            bindings += usize::from(self.tables.binding(managed.binding)?.slot == named.slot);
-        }
+        let _held = self.change()?;
+        let slot = self.named(profile)?.slot;
+        let bindings = self.ledger.users(slot);
         if bindings != 0 {
             return Err(EnforcerError::ProfileInUse {
                 profile: profile.to_owned(),
                 bindings,
             });
         }
-        self.tables.clear(named.slot)?;
-        self.compiled.remove(&named.slot);
-        self.names.remove(named.slot)
+        self.tables.clear(slot)?;
+        self.names.remove(slot)?;
+        self.ledger.remove_profile(slot);
+        self.explanations
+            .forget(slot)
+            .map_err(|error| EnforcerError::kernel("forget what explains events", error))?;
+        self.detach()
     }
 
     fn protect(&mut self, cgroup: CgroupId, profile: &str, adoption: Adoption) -> Result<(), EnforcerError> {
-        let _held = self.locked()?;
+        let _held = self.change()?;
         let slot = self.named(profile)?.slot;
         if !self.cgroup_exists(cgroup.0) {
             return Err(EnforcerError::Cgroup {
@@ -322,17 +316,26 @@ impl Enforcer for BpfEnforcer {
                 reason: "it does not exist".to_owned(),
             });
         }
-        let managed = self.tables.managed()?;
-        let binding = if let Some(managed) = managed.get(&cgroup.0) {
-            managed.binding
-        } else {
-            let mut used: Vec<u32> = managed.values().map(|managed| managed.binding).collect();
-            used.sort_unstable();
-            let free = (0..MAX_BINDINGS).find(|index| used.binary_search(index).is_err());
-            free.ok_or(EnforcerError::Full {
+        let before = self.ledger.bound(cgroup.0);
+        let binding = match before {
+            Some(bound) => bound.managed.binding,
+            None => self.ledger.free_binding().ok_or(EnforcerError::Full {
                 what: "container",
                 limit: MAX_BINDINGS,
-            })?
+            })?,
+        };
+        let adopt_before = match (adoption, before) {
+            // While there was no profile, the hooks may have been off and no child got its parent's label.
+            (_, Some(bound)) if bound.managed.adopt_before != 0 && bound.slot != SLOT_NONE => {
+                bound.managed.adopt_before
+            }
+            (Adoption::Running, _) => raw::boot_time(),
+            (Adoption::AtExec, _) => 0,
+        };
+        let managed = Managed {
+            binding,
+            _pad: 0,
+            adopt_before,
         };
         // The binding first: a task must never find a label whose binding says nothing.
         self.tables.set_binding(
@@ -343,73 +346,58 @@ impl Enforcer for BpfEnforcer {
                 _pad: 0,
             },
         )?;
-        let adopt_before = match (adoption, managed.get(&cgroup.0)) {
-            (_, Some(managed)) if managed.adopt_before != 0 => managed.adopt_before,
-            (Adoption::Running, _) => raw::boot_time(),
-            (Adoption::AtExec, _) => 0,
-        };
-        self.tables.set_managed(
-            cgroup.0,
-            Managed {
-                binding,
-                _pad: 0,
-                adopt_before,
-            },
-        )
+        self.tables.set_managed(cgroup.0, managed)?;
+        self.ledger.set_bound(cgroup.0, Bound { managed, slot });
+        Ok(())
     }
 
     fn release(&mut self, cgroup: CgroupId) -> Result<(), EnforcerError> {
-        let _held = self.locked()?;
-        let Some(managed) = self.tables.managed()?.get(&cgroup.0).copied() else {
+        let _held = self.change()?;
+        let Some(bound) = self.ledger.bound(cgroup.0) else {
             return Ok(());
         };
         if self.cgroup_exists(cgroup.0) {
-            return self.tables.set_binding(
-                managed.binding,
+            let slot = SLOT_NONE;
+            self.tables.set_binding(
+                bound.managed.binding,
                 Binding {
                     cgroup: cgroup.0,
-                    slot: SLOT_NONE,
+                    slot,
                     _pad: 0,
                 },
-            );
+            )?;
+            self.ledger.set_bound(cgroup.0, Bound { slot, ..bound });
+            return Ok(());
         }
         // Tasks that left the cgroup before it was removed keep a label whose binding is nobody's: denied.
         self.tables.remove_managed(cgroup.0)?;
-        self.tables.set_binding(managed.binding, Binding::default())
+        self.ledger.remove_bound(cgroup.0);
+        self.tables.set_binding(bound.managed.binding, Binding::default())
     }
 
     fn bindings(&self) -> Result<Vec<(CgroupId, Option<String>)>, EnforcerError> {
-        let names: HashMap<u32, String> = self
-            .names
-            .all()?
-            .into_iter()
-            .map(|named| (named.slot, named.name))
-            .collect();
-        let mut bindings = Vec::new();
-        for (cgroup, managed) in self.tables.managed()? {
-            let slot = self.tables.binding(managed.binding)?.slot;
-            bindings.push((CgroupId(cgroup), names.get(&slot).cloned()));
-        }
-        Ok(bindings)
+        let ledger = self.ledger()?;
+        let name = |slot| ledger.profile_in(slot).map(|named| named.name.clone());
+        Ok(ledger
+            .managed()
+            .map(|(cgroup, bound)| (CgroupId(cgroup), name(bound.slot)))
+            .collect())
     }
 
     fn profiles(&self) -> Result<Vec<LoadedProfile>, EnforcerError> {
-        let loaded = |named: Named| {
-            let unsupported = self
-                .compiled
-                .get(&named.slot)
-                .and_then(|versions| versions.first())
-                .map(|compiled| unsupported(&compiled.profile, &compiled.artefact))
-                .unwrap_or_default();
-            LoadedProfile {
-                name: named.name,
-                slot: named.slot,
-                generation: named.generation,
-                rules: named.rules as usize,
-                unsupported,
-            }
+        let ledger = self.ledger()?;
+        let loaded = |named: &Named| LoadedProfile {
+            name: named.name.clone(),
+            slot: named.slot,
+            generation: named.generation,
+            rules: named.rules as usize,
+            unsupported: self
+                .explanations
+                .newest(named.slot)
+                .map(|explanation| explanation.unsupported.clone())
+                .unwrap_or_default(),
         };
-        Ok(self.names.all()?.into_iter().map(loaded).collect())
+        Ok(ledger.profiles().map(loaded).collect())
     }
 
     fn drain(&mut self, sink: &mut dyn FnMut(&RawEvent)) -> Result<(), EnforcerError> {
@@ -434,48 +422,25 @@ impl Enforcer for BpfEnforcer {
     }
 
     fn resolve(&self, event: &RawEvent) -> Resolution {
-        let profile = self
-            .names
-            .all()
-            .ok()
-            .and_then(|all| all.into_iter().find(|named| named.slot == event.slot))
-            .map(|named| named.name);
-        let compiled = self.compiled.get(&event.slot).and_then(|versions| {
-            versions
-                .iter()
-                .find(|compiled| compiled.generation == event.generation)
-        });
-        let Some(compiled) = compiled else {
+        let Some(explanation) = self.explanations.get(event.slot, event.generation) else {
             return Resolution {
-                profile,
+                profile: self.ledger.profile_in(event.slot).map(|named| named.name.clone()),
                 ..Resolution::default()
             };
         };
-        let rule = compiled
-            .artefact
-            .rule_at(&compiled.profile, event.site, event.requested);
+        let (rule, origin) = explanation.rule_at(event.site, event.requested).unzip();
         Resolution {
-            profile: Some(compiled.profile.name.clone()),
-            rule: rule.map(|rule| rule.id.clone()),
-            origin: rule.map(|rule| rule.origin.clone()),
+            profile: Some(explanation.profile.clone()),
+            rule,
+            origin,
         }
     }
 
     fn counters(&self) -> Result<Counters, EnforcerError> {
         self.tables.counters()
     }
-}
 
-fn unsupported(profile: &Profile, artefact: &Artefact) -> Vec<(String, String)> {
-    artefact
-        .unsupported
-        .iter()
-        .map(|missing| {
-            let id = profile
-                .rules
-                .get(missing.rule as usize)
-                .map_or_else(String::new, |rule| rule.id.clone());
-            (id, missing.reason.clone())
-        })
-        .collect()
+    fn hooks(&self) -> Vec<HookState> {
+        attachment::states(&self.object, &self.pins)
+    }
 }

@@ -2,16 +2,19 @@
 
 use aya::maps::{HashMap, MapData};
 use varmor_common::abi::MAX_SLOTS;
+use varmor_common::compile::bpf::HookGroups;
 
 use super::super::EnforcerError;
 use super::pins::Pins;
 
 const PIN: &str = "PROFILE_NAMES";
 /// Longest profile name, in bytes; merged names of several policies are long.
-const NAME_BYTES: usize = 1016;
+const NAME_BYTES: usize = 1012;
 
-/// Value layout: generation, rules, name padded with zeros.
-type Record = [u8; NAME_BYTES + 8];
+/// Numbers before the name: generation, rules, hook groups.
+const HEAD: usize = 12;
+/// Value layout: the numbers, then the name padded with zeros.
+type Record = [u8; NAME_BYTES + HEAD];
 
 pub(super) struct Names {
     map: HashMap<MapData, u32, Record>,
@@ -23,6 +26,8 @@ pub(super) struct Named {
     pub(super) slot: u32,
     pub(super) generation: u32,
     pub(super) rules: u32,
+    /// Hooks that the profile needs.
+    pub(super) groups: HookGroups,
     pub(super) name: String,
 }
 
@@ -62,10 +67,11 @@ impl Names {
                 reason: format!("its name has {} bytes, at most {NAME_BYTES} fit", bytes.len()),
             });
         }
-        let mut record = [0; NAME_BYTES + 8];
+        let mut record = [0; NAME_BYTES + HEAD];
         record[..4].copy_from_slice(&named.generation.to_ne_bytes());
         record[4..8].copy_from_slice(&named.rules.to_ne_bytes());
-        record[8..8 + bytes.len()].copy_from_slice(bytes);
+        record[8..HEAD].copy_from_slice(&named.groups.0.to_ne_bytes());
+        record[HEAD..HEAD + bytes.len()].copy_from_slice(bytes);
         self.map
             .insert(named.slot, record, 0)
             .map_err(|error| EnforcerError::kernel("write a profile name", error))
@@ -80,12 +86,13 @@ impl Names {
 
 fn decode(slot: u32, record: &Record) -> Named {
     let number = |at: usize| u32::from_ne_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]]);
-    let name = &record[8..];
+    let name = &record[HEAD..];
     let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
     Named {
         slot,
         generation: number(0),
         rules: number(4),
+        groups: HookGroups(number(8)),
         name: String::from_utf8_lossy(&name[..end]).into_owned(),
     }
 }

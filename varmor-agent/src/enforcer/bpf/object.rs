@@ -1,16 +1,21 @@
-//! Loading the kernel object: facts in, programs verified, everything pinned.
+//! Loading the kernel object: facts in, maps made, programs verified when they are needed, everything pinned.
 
 use aya::programs::{Lsm, ProgramError};
 use aya::{Btf as AyaBtf, Ebpf, EbpfLoader};
 
 use super::super::EnforcerError;
 use super::pins::Pins;
-use crate::kernel::{Btf, Facts, HOOKS, Presence, probe};
+use crate::kernel::{Btf, Facts, HOOKS, Hook, Presence, probe};
 
 /// For kernels with task storage (5.11 and later).
 static TASK_STORAGE: &[u8] = aya::include_bytes_aligned!(concat!(env!("VARMOR_BPF_DIR"), "/varmor-ts.o"));
 /// For 5.10: labels in a hash keyed by the task's address.
 static TASK_HASH: &[u8] = aya::include_bytes_aligned!(concat!(env!("VARMOR_BPF_DIR"), "/varmor-ptr.o"));
+
+/// The program that gives labels at exec, and the one that may ask for an ancestor's cgroup.
+const EXEC: &str = "bprm_creds_for_exec";
+/// Note in the pins: programs may ask for an ancestor's cgroup.
+const ANCESTOR: &str = "ancestor";
 
 /// The kernel object for this kernel.
 pub(super) struct Object {
@@ -52,49 +57,40 @@ impl Object {
         })
     }
 
+    /// Labels are in a hash that outlives tasks whose end nobody sees.
+    pub(super) fn has_label_hash(&self) -> bool {
+        !self.task_storage
+    }
+
     pub(super) fn bytes(&self) -> &'static [u8] {
         self.bytes
     }
 
     /// Programs of the object that this kernel has a hook for.
-    pub(super) fn hooks(&self) -> impl Iterator<Item = &'static crate::kernel::Hook> {
+    pub(super) fn hooks(&self) -> impl Iterator<Item = &'static Hook> {
         HOOKS.iter().filter(|hook| {
             (hook.presence != Presence::TaskHash || !self.task_storage)
                 && self.btf.has_function(&format!("bpf_lsm_{}", hook.name))
         })
     }
 
-    /// Loads all maps and programs and pins them under `pins`.
-    pub(super) fn load(&self, pins: &Pins, key: u64) -> Result<(), EnforcerError> {
+    /// Makes all maps and pins them under `pins`; programs come when a profile needs them.
+    pub(super) fn create(&self, pins: &Pins, key: u64) -> Result<(), EnforcerError> {
         let types =
             AyaBtf::from_sys_fs().map_err(|error| EnforcerError::kernel("read kernel types", error))?;
         // Whether LSM programs may ask for an ancestor's cgroup id is told by no type: try, then do without.
-        let (mut ebpf, ancestor) = match self.try_exec_program(key, 1, &types) {
+        let (mut ebpf, ancestor) = match self.try_exec_program(key, &types) {
             Ok(ebpf) => (ebpf, true),
-            Err(_) => (self.open(key, 0)?, false),
+            Err(_) => (self.open(key, false, None)?, false),
         };
         tracing::debug!(ancestor, "kernel can tell the cgroup of an ancestor");
         pins.create()
             .map_err(|error| EnforcerError::kernel("create the folder of pins", error))?;
-        for hook in self.hooks() {
-            let program = lsm(&mut ebpf, hook.name)?;
-            if program.fd().is_err()
-                && let Err(error) = program.load(hook.name, &types)
-            {
-                // 5.10 has `path_chown` but cannot call a program there: as good as absent.
-                if let Presence::CoveredBy(other) = hook.presence {
-                    tracing::warn!(
-                        hook = hook.name,
-                        covered_by = other,
-                        "this kernel cannot attach a program here"
-                    );
-                    continue;
-                }
-                return Err(refused(hook.name, &error));
-            }
-            program
-                .pin(pins.program(hook.name))
-                .map_err(|error| EnforcerError::kernel(format!("pin program `{}`", hook.name), error))?;
+        if ancestor {
+            pins.note(ANCESTOR)
+                .map_err(|error| EnforcerError::kernel("note what the kernel can do", error))?;
+            // It is loaded, and every profile needs it.
+            pin(lsm(&mut ebpf, EXEC)?, EXEC, pins)?;
         }
         for (name, map) in ebpf.maps() {
             // `.rodata` and the like are only held by the programs.
@@ -106,17 +102,64 @@ impl Object {
         Ok(())
     }
 
-    fn try_exec_program(&self, key: u64, ancestor: u32, types: &AyaBtf) -> Result<Ebpf, EnforcerError> {
-        const NAME: &str = "bprm_creds_for_exec";
-        let mut ebpf = self.open(key, ancestor)?;
-        lsm(&mut ebpf, NAME)?
-            .load(NAME, types)
-            .map_err(|error| refused(NAME, &error))?;
+    /// Loads those of the programs that are not there yet and pins them.
+    pub(super) fn load(
+        &self,
+        pins: &Pins,
+        key: u64,
+        hooks: impl Iterator<Item = &'static Hook>,
+    ) -> Result<(), EnforcerError> {
+        let missing: Vec<&Hook> = hooks
+            .filter(|hook| !pins.program(hook.name).exists() && !pins.has(&absent(hook)))
+            .collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let types =
+            AyaBtf::from_sys_fs().map_err(|error| EnforcerError::kernel("read kernel types", error))?;
+        let mut ebpf = self.open(key, pins.has(ANCESTOR), Some(pins))?;
+        for hook in missing {
+            let program = lsm(&mut ebpf, hook.name)?;
+            if let Err(error) = program.load(hook.name, &types) {
+                // 5.10 has `path_chown` but cannot call a program there: as good as absent.
+                let Presence::CoveredBy(other) = hook.presence else {
+                    return Err(refused(hook.name, &error));
+                };
+                tracing::warn!(
+                    hook = hook.name,
+                    covered_by = other,
+                    "this kernel cannot attach a program here"
+                );
+                pins.note(&absent(hook))
+                    .map_err(|error| EnforcerError::kernel("note what the kernel can do", error))?;
+                continue;
+            }
+            pin(program, hook.name, pins)?;
+        }
+        Ok(())
+    }
+
+    fn try_exec_program(&self, key: u64, types: &AyaBtf) -> Result<Ebpf, EnforcerError> {
+        let mut ebpf = self.open(key, true, None)?;
+        lsm(&mut ebpf, EXEC)?
+            .load(EXEC, types)
+            .map_err(|error| refused(EXEC, &error))?;
         Ok(ebpf)
     }
 
-    fn open(&self, key: u64, ancestor: u32) -> Result<Ebpf, EnforcerError> {
+    /// The object with its facts; with the pinned maps if there are any, else with new ones.
+    fn open(&self, key: u64, ancestor: bool, pinned: Option<&Pins>) -> Result<Ebpf, EnforcerError> {
+        let ancestor = u32::from(ancestor);
+        let names = match pinned {
+            Some(pins) => pins
+                .map_names()
+                .map_err(|error| EnforcerError::kernel("list the pinned maps", error))?,
+            None => Vec::new(),
+        };
         let mut loader = EbpfLoader::new();
+        for name in &names {
+            loader.map_pin_path(name, pinned.map(|pins| pins.map(name)).unwrap_or_default());
+        }
         loader.allow_unsupported_maps();
         loader.override_global("HASH_KEY", &key, true);
         loader.override_global("HAVE_ANCESTOR_CGROUP", &ancestor, true);
@@ -137,6 +180,16 @@ fn refused(program: &str, error: &ProgramError) -> EnforcerError {
     let end = lines[lines.len().saturating_sub(LINES)..].join("\n");
     tracing::debug!(program, log = %text, "the verifier's whole log");
     EnforcerError::kernel(format!("load program `{program}`"), end)
+}
+
+fn absent(hook: &Hook) -> String {
+    format!("absent-{}", hook.name)
+}
+
+fn pin(program: &mut Lsm, name: &str, pins: &Pins) -> Result<(), EnforcerError> {
+    program
+        .pin(pins.program(name))
+        .map_err(|error| EnforcerError::kernel(format!("pin program `{name}`"), error))
 }
 
 fn lsm<'e>(ebpf: &'e mut Ebpf, name: &str) -> Result<&'e mut Lsm, EnforcerError> {

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 use varmor_common::abi::ABI_VERSION;
 
+const COMPLETE: &str = "complete";
+
 /// The pins of one generation of programs.
 #[derive(Clone, Debug)]
 pub(super) struct Pins {
@@ -43,14 +45,34 @@ impl Pins {
         self.folder().join("links").join(name)
     }
 
+    /// Names of the pinned maps.
+    pub(super) fn map_names(&self) -> io::Result<Vec<String>> {
+        fs::read_dir(self.folder().join("maps"))?
+            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+            .collect()
+    }
+
     /// A marker that is written last: without it the folder is the rest of a start that failed.
     pub(super) fn is_complete(&self) -> bool {
-        self.folder().join("complete").exists()
+        self.has(COMPLETE)
     }
 
     pub(super) fn set_complete(&self) -> io::Result<()> {
+        self.note(COMPLETE)
+    }
+
+    /// Was this noted about these programs?
+    pub(super) fn has(&self, note: &str) -> bool {
+        self.folder().join(note).exists()
+    }
+
+    /// Notes a fact for later agents.
+    pub(super) fn note(&self, note: &str) -> io::Result<()> {
         // bpffs holds objects and folders, no files.
-        fs::create_dir(self.folder().join("complete"))
+        match fs::create_dir(self.folder().join(note)) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Makes the folders, readable by root alone, and removes what a failed start left.

@@ -25,12 +25,28 @@ macro_rules! shared {
 }
 
 shared!(
-    Binding, Descriptor, GlobRow, Managed, Point, PointKey, State, Transition
+    Binding, Descriptor, GlobRow, Label, Managed, Point, PointKey, State, Transition
 );
 
 /// Deletes an element of a map whose keys are `u32` indexes: aya has no call for arrays of maps.
 pub(super) fn delete_element(map: BorrowedFd<'_>, key: u32) -> io::Result<()> {
     const BPF_MAP_DELETE_ELEM: libc::c_long = 3;
+    element(BPF_MAP_DELETE_ELEM, map, key, 0)
+}
+
+/// The id of the inner map at an index of an array of maps, without opening it; `None` for an empty place.
+pub(super) fn inner_map_id(map: BorrowedFd<'_>, key: u32) -> io::Result<Option<u32>> {
+    const BPF_MAP_LOOKUP_ELEM: libc::c_long = 1;
+    let mut id = 0u32;
+    match element(BPF_MAP_LOOKUP_ELEM, map, key, (&raw mut id) as u64) {
+        Ok(()) => Ok(Some(id)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// `value` is 0 or the address of a `u32` that outlives the call.
+fn element(command: libc::c_long, map: BorrowedFd<'_>, key: u32, value: u64) -> io::Result<()> {
     #[repr(C)]
     struct Attributes {
         map_fd: u32,
@@ -43,14 +59,14 @@ pub(super) fn delete_element(map: BorrowedFd<'_>, key: u32) -> io::Result<()> {
         map_fd: u32::try_from(map.as_raw_fd()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?,
         _pad: 0,
         key: std::ptr::from_ref(&key) as u64,
-        value: 0,
+        value,
         flags: 0,
     };
-    // SAFETY: the attributes and the key they point to live until the call returns; the size is theirs.
+    // SAFETY: the attributes, the key and the value they point to live until the call returns; the size is theirs.
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,
-            BPF_MAP_DELETE_ELEM,
+            command,
             &raw const attributes,
             size_of::<Attributes>(),
         )

@@ -6,13 +6,14 @@ use std::os::fd::AsFd as _;
 use aya::maps::{Array, ArrayOfMaps, HashMap, Map, MapData, PerCpuArray};
 use varmor_common::abi::{
     Binding, COUNTER_AUDITED, COUNTER_DENIED, COUNTER_FAULTS, COUNTER_LOST, Descriptor, FAULTS, GlobRow,
-    MAX_ARTEFACTS, Managed, Point, PointKey, SETTING_ADOPT, State, Transition,
+    MAX_ARTEFACTS, MAX_SLOTS, Managed, Point, PointKey, SETTING_ADOPT, SETTING_WRITES, SLOT_NONE, State,
+    Transition,
 };
 use varmor_common::compile::bpf::Artefact;
 
 use super::super::{Counters, EnforcerError};
 use super::pins::Pins;
-use super::raw::{Shared, delete_element};
+use super::raw::{Shared, delete_element, inner_map_id};
 
 /// `BPF_F_NO_PREALLOC`.
 const NO_PREALLOC: u32 = 1;
@@ -179,33 +180,86 @@ impl Tables {
             "destinations",
         )?;
         let descriptor = rows(std::slice::from_ref(&artefact.descriptor), "descriptor")?;
-        self.states
-            .set(index, &states, 0)
-            .map_err(failed("publish states"))?;
-        self.transitions
-            .set(index, &transitions, 0)
-            .map_err(failed("publish transitions"))?;
-        self.component_globs
-            .set(index, &component_globs, 0)
-            .map_err(failed("publish name globs"))?;
-        self.mount_sources
-            .set(index, &mount_sources, 0)
-            .map_err(failed("publish mount sources"))?;
-        self.points
-            .set(index, &points, 0)
-            .map_err(failed("publish destinations"))?;
-        self.descriptors
-            .set(index, &descriptor, 0)
-            .map_err(failed("publish the descriptor"))?;
+        // Each of these waits for all running programs; together they wait once.
+        std::thread::scope(|scope| {
+            let published = [
+                scope.spawn(|| self.states.set(index, &states, 0)),
+                scope.spawn(|| self.transitions.set(index, &transitions, 0)),
+                scope.spawn(|| self.component_globs.set(index, &component_globs, 0)),
+                scope.spawn(|| self.mount_sources.set(index, &mount_sources, 0)),
+                scope.spawn(|| self.points.set(index, &points, 0)),
+                scope.spawn(|| self.descriptors.set(index, &descriptor, 0)),
+            ];
+            for thread in published {
+                thread
+                    .join()
+                    .map_err(|_| EnforcerError::kernel("publish the profile's tables", "a thread panicked"))?
+                    .map_err(failed("publish the profile's tables"))?;
+            }
+            Ok::<_, EnforcerError>(())
+        })?;
         Ok(descriptor)
     }
 
     /// Forgets the tables of an index that no slot points at any more.
     fn drop_artefact(&self, index: u32) {
-        for map in &self.outer {
-            // An index that is empty already is what was wanted.
-            let _ = delete_element(map.fd().as_fd(), index);
+        // As in `fill`: each deletion waits.
+        std::thread::scope(|scope| {
+            for map in &self.outer {
+                // An index that is empty already is what was wanted.
+                scope.spawn(move || delete_element(map.fd().as_fd(), index));
+            }
+        });
+    }
+
+    /// Puts right what a writer left that was killed between two writes: slots that nobody can name, tables that no
+    /// slot points at. `names` are the slots of the named profiles; the result are those of them that are empty.
+    pub(super) fn repair(&mut self, names: &[u32]) -> Result<Vec<u32>, EnforcerError> {
+        let mut used = Vec::new();
+        let mut empty = Vec::new();
+        for slot in SLOT_NONE + 1..MAX_SLOTS {
+            let index = self.artefact_of(slot)?;
+            if index == 0 && names.contains(&slot) {
+                empty.push(slot);
+            } else if index != 0 && !names.contains(&slot) {
+                self.clear(slot)?;
+            } else if index != 0 {
+                used.push(index);
+            }
         }
+        for index in (1..MAX_ARTEFACTS).filter(|index| !used.contains(index)) {
+            let is_filled = |map: &MapData| matches!(inner_map_id(map.fd().as_fd(), index), Ok(Some(_)));
+            if self.outer.iter().any(is_filled) {
+                self.drop_artefact(index);
+            }
+        }
+        Ok(empty)
+    }
+
+    /// The generation that is in force in a slot.
+    pub(super) fn generation_of(&self, slot: u32) -> Result<u32, EnforcerError> {
+        let index = self.artefact_of(slot)?;
+        let descriptor = self
+            .descriptors
+            .get(&index, 0)
+            .map_err(failed("read a descriptor"))?;
+        descriptor
+            .get(&0, 0)
+            .map(|descriptor| descriptor.0.generation)
+            .map_err(failed("read a descriptor"))
+    }
+
+    /// How often user space has changed the maps.
+    pub(super) fn writes(&self) -> Result<u32, EnforcerError> {
+        self.settings
+            .get(&SETTING_WRITES, 0)
+            .map_err(failed("read the settings"))
+    }
+
+    pub(super) fn set_writes(&mut self, writes: u32) -> Result<(), EnforcerError> {
+        self.settings
+            .set(SETTING_WRITES, writes, 0)
+            .map_err(failed("write the settings"))
     }
 
     pub(super) fn managed(&self) -> Result<BTreeMap<u64, Managed>, EnforcerError> {

@@ -1,0 +1,235 @@
+//! From the numbers of an event to a rule: the site tables of the last compilations, also those of earlier agents.
+//!
+//! They are files beside the hash key, one for each slot and generation, readable by root alone.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use varmor_common::compile::bpf::{Artefact, Site, SiteRule};
+use varmor_common::profile::{Origin, Profile, Verdict};
+
+use crate::files;
+
+/// Compilations per slot that are kept to explain events that are still in the ring.
+const KEPT: usize = 4;
+
+/// Which rules stand where in one compilation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Explanation {
+    pub(super) profile: String,
+    generation: u32,
+    /// Rules that this enforcer cannot hold: id and reason.
+    pub(super) unsupported: Vec<(String, String)>,
+    /// Id, policy, field.
+    rules: Vec<(String, String, String)>,
+    /// Permissions, verdict, index into the rules.
+    sites: Vec<Vec<(u32, u8, u32)>>,
+}
+
+/// The explanations of this build, by slot, newest first.
+pub(super) struct Explanations {
+    folder: PathBuf,
+    kept: BTreeMap<u32, VecDeque<Explanation>>,
+}
+
+impl Explanations {
+    /// Reads what earlier agents left. What cannot be read explains nothing, and harms nothing.
+    pub(super) fn open(folder: PathBuf) -> Self {
+        let mut kept: BTreeMap<u32, VecDeque<Explanation>> = BTreeMap::new();
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let Some((slot, generation)) = numbers(&name) else { continue };
+            let Some(explanation) = fs::read(entry.path())
+                .ok()
+                .and_then(|bytes| serde_json::from_slice::<Explanation>(&bytes).ok())
+                .filter(|explanation| explanation.generation == generation)
+            else {
+                continue;
+            };
+            kept.entry(slot).or_default().push_back(explanation);
+        }
+        for explanations in kept.values_mut() {
+            explanations
+                .make_contiguous()
+                .sort_unstable_by_key(|explanation| std::cmp::Reverse(explanation.generation));
+        }
+        Self { folder, kept }
+    }
+
+    /// Keeps an explanation; to be called before the kernel can write events of that generation.
+    pub(super) fn add(&mut self, slot: u32, explanation: Explanation) -> io::Result<()> {
+        fs::create_dir_all(&self.folder)?;
+        let bytes = serde_json::to_vec(&explanation)?;
+        files::replace(&self.path(slot, explanation.generation), &bytes)?;
+        let explanations = self.kept.entry(slot).or_default();
+        explanations.retain(|old| old.generation != explanation.generation);
+        explanations.push_front(explanation);
+        let old = if explanations.len() > KEPT { explanations.pop_back() } else { None };
+        match old {
+            Some(old) => remove(&self.path(slot, old.generation)),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn forget(&mut self, slot: u32) -> io::Result<()> {
+        for explanation in self.kept.remove(&slot).unwrap_or_default() {
+            remove(&self.path(slot, explanation.generation))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn newest(&self, slot: u32) -> Option<&Explanation> {
+        self.kept.get(&slot)?.front()
+    }
+
+    pub(super) fn get(&self, slot: u32, generation: u32) -> Option<&Explanation> {
+        self.kept
+            .get(&slot)?
+            .iter()
+            .find(|explanation| explanation.generation == generation)
+    }
+
+    fn path(&self, slot: u32, generation: u32) -> PathBuf {
+        self.folder.join(format!("{slot}-{generation}.json"))
+    }
+}
+
+impl Explanation {
+    pub(super) fn new(profile: &Profile, artefact: &Artefact) -> Self {
+        let unsupported = artefact.unsupported.iter().map(|missing| {
+            let rule = profile.rules.get(missing.rule as usize);
+            (
+                rule.map_or_else(String::new, |rule| rule.id.clone()),
+                missing.reason.clone(),
+            )
+        });
+        let rules = profile.rules.iter().map(|rule| {
+            (
+                rule.id.clone(),
+                rule.origin.policy.clone(),
+                rule.origin.field.clone(),
+            )
+        });
+        let sites = artefact.sites.iter().map(|site| {
+            site.rules
+                .iter()
+                .map(|rule| (rule.permissions, number(rule.verdict), rule.rule))
+                .collect()
+        });
+        Self {
+            profile: profile.name.clone(),
+            generation: artefact.descriptor.generation,
+            unsupported: unsupported.collect(),
+            rules: rules.collect(),
+            sites: sites.collect(),
+        }
+    }
+
+    /// Id and origin of the rule that speaks at a site about these permissions.
+    pub(super) fn rule_at(&self, site: u32, requested: u32) -> Option<(String, Origin)> {
+        let site = Site {
+            rules: self
+                .sites
+                .get(site as usize)?
+                .iter()
+                .map(|(permissions, verdict, rule)| SiteRule {
+                    permissions: *permissions,
+                    verdict: self::verdict(*verdict),
+                    rule: *rule,
+                })
+                .collect(),
+        };
+        let (id, policy, field) = self.rules.get(site.rule(requested)? as usize)?;
+        let origin = Origin {
+            policy: policy.clone(),
+            field: field.clone(),
+        };
+        Some((id.clone(), origin))
+    }
+}
+
+/// `7-3.json` -> slot 7, generation 3.
+fn numbers(name: &str) -> Option<(u32, u32)> {
+    let (slot, generation) = name.strip_suffix(".json")?.split_once('-')?;
+    Some((slot.parse().ok()?, generation.parse().ok()?))
+}
+
+fn number(verdict: Verdict) -> u8 {
+    match verdict {
+        Verdict::Deny => 0,
+        Verdict::Audit => 1,
+        Verdict::Allow => 2,
+    }
+}
+
+fn verdict(number: u8) -> Verdict {
+    match number {
+        0 => Verdict::Deny,
+        1 => Verdict::Audit,
+        _ => Verdict::Allow,
+    }
+}
+
+fn remove(path: &std::path::Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use varmor_common::abi::{PERM_READ, PERM_WRITE};
+
+    use super::*;
+
+    fn explanation(generation: u32) -> Explanation {
+        Explanation {
+            profile: "web".to_owned(),
+            generation,
+            rules: vec![
+                ("audit-all".into(), "VarmorPolicy demo/web".into(), "a".into()),
+                ("no-write".into(), "VarmorPolicy demo/web".into(), "b".into()),
+            ],
+            sites: vec![vec![], vec![(PERM_WRITE, 0, 1), (PERM_READ | PERM_WRITE, 1, 0)]],
+            ..Explanation::default()
+        }
+    }
+
+    #[test]
+    fn rule_is_the_one_that_concerns_the_request() {
+        let explanation = explanation(1);
+        let id = |requested| explanation.rule_at(1, requested).map(|(id, _)| id);
+        assert_eq!(id(PERM_WRITE).as_deref(), Some("no-write"));
+        assert_eq!(id(PERM_READ).as_deref(), Some("audit-all"));
+        assert_eq!(explanation.rule_at(0, PERM_READ), None);
+        assert_eq!(explanation.rule_at(9, PERM_READ), None);
+    }
+
+    #[test]
+    fn next_agent_still_explains_events_of_this_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut first = Explanations::open(folder.path().join("sites"));
+        for generation in 1..=6 {
+            first.add(3, explanation(generation)).unwrap();
+        }
+        let mut second = Explanations::open(folder.path().join("sites"));
+        assert_eq!(second.get(3, 6), Some(&explanation(6)));
+        assert_eq!(second.newest(3), Some(&explanation(6)));
+        assert_eq!(second.get(3, 3), Some(&explanation(3)));
+        assert_eq!(second.get(3, 2), None, "too old");
+        second.forget(3).unwrap();
+        assert_eq!(fs::read_dir(folder.path().join("sites")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn broken_file_explains_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("3-1.json"), b"{").unwrap();
+        fs::write(folder.path().join("nonsense"), b"{}").unwrap();
+        assert_eq!(Explanations::open(folder.path().to_owned()).newest(3), None);
+    }
+}
