@@ -8,6 +8,8 @@ pub const PROFILE_FILESYSTEMS: u32 = 1 << 1;
 pub const PROFILE_SOCKETS: u32 = 1 << 2;
 /// The profile has destination points.
 pub const PROFILE_EGRESS: u32 = 1 << 3;
+/// The profile has device points.
+pub const PROFILE_DEVICES: u32 = 1 << 8;
 
 /// 256 Kbit: one look-up in twenty-six is in vain at 10,000 different names.
 pub const BLOOM_WORDS: usize = 4096;
@@ -82,6 +84,9 @@ pub struct Descriptor {
     pub target_start: u32,
     /// Number of target groups.
     pub targets: u32,
+    /// `VERDICT_*` bits about creating a user namespace.
+    pub user_namespace: u32,
+    pub user_namespace_site: u32,
     pub _pad: u32,
     pub caps_deny: u64,
     pub caps_audit: u64,
@@ -101,7 +106,7 @@ pub struct Descriptor {
     /// loader fills it in.
     pub domains: [u32; DOMAINS],
 }
-const _: () = assert!(size_of::<Descriptor>() == 64 + 256 + 48 + 32 + 24 + 8 + 32768 + 1536 + 256);
+const _: () = assert!(size_of::<Descriptor>() == 72 + 256 + 48 + 32 + 24 + 8 + 32768 + 1536 + 256);
 
 impl Default for Descriptor {
     fn default() -> Self {
@@ -117,6 +122,8 @@ impl Default for Descriptor {
             mount_default: 0,
             target_start: 0,
             targets: 0,
+            user_namespace: 0,
+            user_namespace_site: 0,
             _pad: 0,
             caps_deny: 0,
             caps_audit: 0,

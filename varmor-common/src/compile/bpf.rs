@@ -1,5 +1,6 @@
 //! Profile -> tables of the BPF enforcer.
 
+mod devices;
 mod error;
 mod mounts;
 mod network;
@@ -12,15 +13,35 @@ mod tests;
 pub use error::CompileError;
 
 use crate::abi::{
-    Descriptor, GlobRow, PERM_EXEC, PROFILE_COMPLAIN, PROFILE_EGRESS, PROFILE_SOCKETS, Point, PointKey,
-    State, Transition,
+    Descriptor, GlobRow, PERM_EXEC, PERM_WRITE, PROFILE_COMPLAIN, PROFILE_DEVICES, PROFILE_EGRESS,
+    PROFILE_SOCKETS, Point, PointKey, State, Transition,
 };
 use crate::profile::{Object, Profile, ProfileMode, Verdict};
 
 use sites::Sites;
 
-/// Compiles a profile under the boot key. The same profile and key give the same artefact.
+/// What the kernel has of the facilities that not every kernel has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// The hook `userns_create`.
+    pub userns_create: bool,
+}
+
+impl Default for Kernel {
+    /// A kernel that has everything.
+    fn default() -> Self {
+        Self { userns_create: true }
+    }
+}
+
+/// Compiles a profile under the boot key for a kernel that has everything. The same profile and key give the same
+/// artefact.
 pub fn compile(profile: &Profile, key: u64) -> Result<Artefact, CompileError> {
+    compile_on(profile, key, &Kernel::default())
+}
+
+/// As [`compile`], for a kernel; rules that it cannot hold are in [`Artefact::unsupported`].
+pub fn compile_on(profile: &Profile, key: u64, kernel: &Kernel) -> Result<Artefact, CompileError> {
     let mut artefact = Artefact::default();
     let mut sites = Sites::default();
     let patterns = paths::patterns(profile)?;
@@ -33,6 +54,7 @@ pub fn compile(profile: &Profile, key: u64) -> Result<Artefact, CompileError> {
     paths::compile(profile, &patterns, &classes, key, &mut sites, &mut artefact)?;
     tasks::compile(profile, &mut sites, &mut artefact.descriptor);
     network::compile(profile, &mut sites, &mut artefact)?;
+    devices::compile(profile, kernel, &mut sites, &mut artefact);
     if profile.mode == ProfileMode::Complain {
         artefact.descriptor.flags |= PROFILE_COMPLAIN;
     }
@@ -52,6 +74,12 @@ fn hooks(profile: &Profile, descriptor: &Descriptor) -> HookGroups {
         ),
         (descriptor.flags & PROFILE_SOCKETS != 0, HookGroups::SOCKET),
         (descriptor.flags & PROFILE_EGRESS != 0, HookGroups::EGRESS),
+        (
+            (descriptor.file_perms | descriptor.file_default) & PERM_WRITE != 0,
+            HookGroups::ATTRIBUTE,
+        ),
+        (descriptor.flags & PROFILE_DEVICES != 0, HookGroups::DEVICE),
+        (descriptor.user_namespace != 0, HookGroups::NAMESPACE),
         (descriptor.mount_classes != 0, HookGroups::MOUNT),
         (
             has(|object| matches!(object, Object::Ptrace(_))),
@@ -128,6 +156,10 @@ impl HookGroups {
     pub const EGRESS: Self = Self(1 << 4);
     pub const MOUNT: Self = Self(1 << 5);
     pub const PTRACE: Self = Self(1 << 6);
+    /// Attributes of files that may not be written.
+    pub const ATTRIBUTE: Self = Self(1 << 16);
+    pub const DEVICE: Self = Self(1 << 17);
+    pub const NAMESPACE: Self = Self(1 << 18);
 
     #[must_use]
     pub const fn union(self, other: Self) -> Self {

@@ -13,9 +13,9 @@ mod rule;
 mod tests;
 
 pub use build::{Built, build};
-pub use facts::NodeFacts;
+pub use facts::{Disk, NodeFacts};
 pub use name::{MANAGER_NAMESPACE, profile_name};
 pub use rule::{
-    Access, CapabilitySet, EgressRule, MountRule, Object, Origin, PortRange, Profile, ProfileMode,
+    Access, CapabilitySet, DeviceAccess, DeviceKind, DeviceRule, EgressRule, MountRule, Object, Origin, PortRange, Profile, ProfileMode,
     PtraceAccess, PtraceRule, PtraceScope, Rule, SocketRule, Verdict,
 };

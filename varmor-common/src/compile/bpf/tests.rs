@@ -1,6 +1,7 @@
 //! The compiler against the naive reference, through the kernel's own steps.
 
 mod catalogue;
+mod devices;
 mod differential;
 mod documented;
 mod mounts;
