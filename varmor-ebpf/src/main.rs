@@ -6,6 +6,7 @@
 // The masks of `kernel::mask` are inline BPF assembly.
 #![feature(asm_experimental_arch)]
 
+mod alias;
 mod audit;
 mod egress;
 mod field;

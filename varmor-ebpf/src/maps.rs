@@ -1,4 +1,5 @@
-//! All maps. User space writes every one of them except the labels, the credentials, the counters and the ring.
+//! All maps. User space writes every one of them except the labels, the credentials, the aliases, the
+//! counters and the ring.
 //!
 //! A compiled profile (artefact) is a set of inner maps under one index; a profile slot names the index, so
 //! that one write of a slot swaps the whole profile for every task at once.
@@ -9,7 +10,7 @@ use aya_ebpf::{
     maps::{PerCpuArray, RingBuf},
 };
 use varmor_common::abi::{
-    Binding, COUNTER_FAULTS, Descriptor, FAULTS, GlobRow, MAX_ARTEFACTS, MAX_BINDINGS, MAX_SLOTS, Managed,
+    Binding, COUNTER_FAULTS, Descriptor, FAULTS, GlobRow, MAX_ARTEFACTS, MAX_BINDINGS, MAX_OWN, MAX_SLOTS, Managed,
     Point, PointKey, SETTINGS as SETTING_WORDS, State, Transition,
 };
 
@@ -96,6 +97,15 @@ pub fn point(table: &'static PointTable, key: &PointKey) -> Option<Point> {
 /// Credentials that descend from labelled tasks: address -> 1.
 #[btf_map]
 pub static CREDENTIALS: HashMap<u64, u32, 262_144, NO_PREALLOC> = HashMap::new();
+
+/// The enforcer's own maps, programs and links: `abi::own_key` -> 1.
+#[btf_map]
+pub static OWN: HashMap<u64, u32, { MAX_OWN as usize }, NO_PREALLOC> = HashMap::new();
+
+/// Binding -> 1 from the time when a task of the container bound one place of the tree to another: objects may have
+/// several names there. Beside the bindings and not in them, because programs write it.
+#[btf_map]
+pub static ALIASED: Array<u32, { MAX_BINDINGS as usize }> = Array::new();
 
 /// Word 0: 1 while some cgroup may hold tasks that have to be adopted.
 #[btf_map]

@@ -17,9 +17,11 @@ pub const MS_UNBINDABLE: u32 = 1 << 17;
 pub const MS_PRIVATE: u32 = 1 << 18;
 pub const MS_SLAVE: u32 = 1 << 19;
 pub const MS_SHARED: u32 = 1 << 20;
+/// Changes of how mounts propagate.
+pub const PROPAGATION: u32 = MS_UNBINDABLE | MS_PRIVATE | MS_SLAVE | MS_SHARED;
 /// Calls with one of these make no filesystem instance.
 pub const NO_INSTANCE: u32 =
-    MS_REMOUNT | MS_BIND | MS_MOVE | MS_UNBINDABLE | MS_PRIVATE | MS_SLAVE | MS_SHARED;
+    MS_REMOUNT | MS_BIND | MS_MOVE | PROPAGATION;
 /// Every class, for a source that cannot be judged by its spelling.
 pub const EVERY_CLASS: u64 = !MOUNT_FAULT;
 

@@ -68,4 +68,24 @@ facts! {
     SOCK_PROTOCOL: u32,
     MSG_NAME: u32,
     MSG_NAMELEN: u32,
+    MNTNS_ROOT: u32,
+    MNTNS_EVENT: u32,
+    /// `mnt_mounts`, with `mnt_child` behind it.
+    MOUNT_CHILDREN: u32,
+    SB_ROOT: u32,
+    SB_ID: u32,
+    SB_BDEV: u32,
+    BDEV_DEV: u32,
+    INODE_RDEV: u32,
+    IATTR_VALID: u32,
+    TASK_CRED: u32,
+    TASK_FLAGS: u32,
+    MAP_ID: u32,
+    PROG_AUX: u32,
+    AUX_ID: u32,
+    /// Number of the argument that is the dentry; before it, newer kernels pass the mount's id map.
+    SETATTR_DENTRY: u32,
+    XATTR_DENTRY: u32,
+    /// 1 where no program can be called by `path_chown`, so that `inode_setattr` judges owners.
+    SETATTR_OWNER: u32,
 }

@@ -9,10 +9,11 @@ use varmor_common::{
 };
 
 use crate::{
+    alias,
     audit::{self, What},
     identity::Subject,
     maps::count,
-    path::fault_of,
+    path::{fault_of, pack},
 };
 
 pub const ALLOW: i32 = 0;
@@ -36,11 +37,17 @@ pub fn file(
     what: What,
     request: u32,
     collected: u64,
-    object: impl FnOnce() -> (u64, u64),
+    object: impl Fn() -> (u64, u64),
 ) -> i32 {
     let complain = subject.profile.flags & PROFILE_COMPLAIN != 0;
-    let fault = fault_of(collected);
-    let verdict = decide(collected, request, subject.profile.file_default);
+    let mut fault = fault_of(collected);
+    let mut verdict = decide(collected, request, subject.profile.file_default);
+    if fault == FAULT_NONE && verdict.denied == 0 && alias::is_possible(subject) {
+        let artefact_request = pack(subject.artefact, request);
+        let collected = alias::views(object().0, subject.profile.file_start, artefact_request, collected);
+        fault = fault_of(collected);
+        verdict = decide(collected, request, subject.profile.file_default);
+    }
     let action = action(fault, verdict.denied != 0, verdict.audited != 0, complain);
     if action == 0 {
         return ALLOW;

@@ -14,6 +14,7 @@ use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tracing::info;
+use varmor_common::profile::Disk;
 
 pub use options::Options;
 
@@ -82,9 +83,9 @@ pub fn agent_is_running(state_dir: &Path) -> bool {
     InstanceLock::is_held(state_dir)
 }
 
-/// Names of this machine's disks and partitions.
+/// This machine's disks and partitions.
 #[must_use]
-pub fn disk_devices() -> Vec<String> {
+pub fn disk_devices() -> Vec<Disk> {
     node::facts().disk_devices
 }
 

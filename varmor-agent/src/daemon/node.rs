@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Map, Value};
 use tracing::warn;
-use varmor_common::profile::NodeFacts;
+use varmor_common::profile::{Disk, NodeFacts};
 
 use crate::events::Node;
 use crate::text::{MAX_NAME, clean};
@@ -35,12 +35,17 @@ pub(super) fn facts() -> NodeFacts {
     }
 }
 
-/// The fourth column of `/proc/partitions`.
-fn disks(partitions: &str) -> Vec<String> {
-    let names = partitions
-        .lines()
-        .filter_map(|line| line.split_whitespace().nth(3));
-    names.filter(|name| *name != "name").map(str::to_owned).collect()
+/// The lines of `/proc/partitions`: major, minor, blocks, name.
+fn disks(partitions: &str) -> Vec<Disk> {
+    let disk = |line: &str| {
+        let mut columns = line.split_whitespace();
+        Some(Disk {
+            major: columns.next()?.parse().ok()?,
+            minor: columns.next()?.parse().ok()?,
+            name: columns.nth(1)?.to_owned(),
+        })
+    };
+    partitions.lines().filter_map(disk).collect()
 }
 
 #[cfg(test)]
@@ -51,7 +56,12 @@ mod tests {
     fn disks_are_read_from_the_partition_table() {
         let text =
             "major minor  #blocks  name\n\n 254        0   10485760 vda\n 254        1   10484736 vda1\n";
-        assert_eq!(disks(text), ["vda", "vda1"]);
+        let disk = |name: &str, minor| Disk {
+            name: name.to_owned(),
+            major: 254,
+            minor,
+        };
+        assert_eq!(disks(text), [disk("vda", 0), disk("vda1", 1)]);
         assert!(disks("").is_empty());
     }
 

@@ -103,6 +103,7 @@ impl Worker {
                 _ = tick.tick() => {
                     self.drain();
                     self.recorder.tick();
+                    self.restore_pins();
                     self.reconcile();
                     self.report();
                 }
@@ -182,6 +183,17 @@ impl Worker {
         }
         if outcome.actions > 0 {
             self.report();
+        }
+    }
+
+    /// Somebody who removes pins wants protection to end with this process.
+    fn restore_pins(&mut self) {
+        match self.enforcer.restore_pins() {
+            Ok(0) => {
+                self.problems.remove("pins");
+            }
+            Ok(pins) => error!(pins, "pins were removed by somebody and are back"),
+            Err(error) => self.problem("pins", || error!(%error, "pins")),
         }
     }
 

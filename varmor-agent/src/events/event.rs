@@ -80,6 +80,14 @@ pub enum Detail {
         #[serde(rename = "peerPID")]
         peer: u32,
     },
+    /// Something of the enforcer itself.
+    Enforcer {
+        object: String,
+        id: u64,
+    },
+    Namespace {
+        namespace: String,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -184,6 +192,13 @@ fn detail(raw: &RawEvent) -> Result<Detail, EventError> {
             permission: names::ptrace(low(raw.data[0])).join("|"),
             external: raw.data[2] != 0,
             peer: low(raw.data[1]),
+        },
+        abi::EVENT_GUARD => Detail::Enforcer {
+            object: names::own(raw.data[0]),
+            id: raw.data[1],
+        },
+        abi::EVENT_NAMESPACE => Detail::Namespace {
+            namespace: "user".to_owned(),
         },
         other => return Err(EventError::Kind(other)),
     })

@@ -134,7 +134,7 @@ const MOUNT_FLAGS: [(u32, &str); 21] = [
     (1 << 24, "strictatime"),
 ];
 
-const OPERATIONS: [(u32, &str); 27] = [
+const OPERATIONS: [(u32, &str); 35] = [
     (operation::OPEN, "open"),
     (operation::TRUNCATE, "truncate"),
     (operation::CREATE, "create"),
@@ -162,6 +162,14 @@ const OPERATIONS: [(u32, &str); 27] = [
     (operation::TRACEME, "traceme"),
     (operation::SETATTR, "setattr"),
     (operation::FORK, "fork"),
+    (operation::SETXATTR, "setxattr"),
+    (operation::REMOVEXATTR, "removexattr"),
+    (operation::SETACL, "setacl"),
+    (operation::IOCTL, "ioctl"),
+    (operation::BPF, "bpf"),
+    (operation::KILL, "kill"),
+    (operation::USERNS, "userns_create"),
+    (operation::PERSONALITY, "io_uring personality"),
 ];
 
 const FAULTS: [&str; abi::FAULTS as usize] = [
@@ -174,6 +182,7 @@ const FAULTS: [&str; abi::FAULTS as usize] = [
     "the container of the task is gone",
     "the label of a new task could not be stored",
     "a string is longer than what can be judged",
+    "the mounts of the namespace are too many or changed meanwhile",
 ];
 
 /// `CAP_SYS_ADMIN`; an unknown number stays a number.
@@ -232,6 +241,18 @@ pub fn ptrace(bits: u32) -> Vec<String> {
 #[must_use]
 pub fn mount_flags(bits: u32) -> Vec<String> {
     words(&MOUNT_FLAGS, bits)
+}
+
+/// What a task reached for that belongs to the enforcer.
+#[must_use]
+pub fn own(kind: u64) -> String {
+    match u32::try_from(kind) {
+        Ok(abi::OWN_MAP) => "map".to_owned(),
+        Ok(abi::OWN_PROGRAM) => "program".to_owned(),
+        Ok(abi::OWN_LINK) => "link".to_owned(),
+        Ok(abi::OWN_PROCESS) => "process".to_owned(),
+        _ => format!("object {kind}"),
+    }
 }
 
 /// The hook that asked.

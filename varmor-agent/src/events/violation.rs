@@ -126,6 +126,8 @@ impl Violation {
                 std::net::SocketAddr::new(address.ip, address.port).to_string()
             }
             Detail::Ptrace { permission, peer, .. } => format!("{permission} {peer}"),
+            Detail::Enforcer { object, id } => format!("varmor's {object} {id}"),
+            Detail::Namespace { namespace } => format!("{namespace} namespace"),
         }
     }
 }

@@ -9,6 +9,7 @@ const KIND_ARRAY: u8 = 3;
 const KIND_STRUCT: u8 = 4;
 const KIND_UNION: u8 = 5;
 const KIND_FUNC: u8 = 12;
+const KIND_FUNC_PROTO: u8 = 13;
 /// Kinds that only wrap another type: typedef, volatile, const, restrict, type tag.
 const WRAPPERS: [u8; 5] = [8, 9, 10, 11, 18];
 
@@ -122,6 +123,23 @@ impl Btf {
         self.named.get(&(KIND_STRUCT, name.as_bytes().to_vec())).copied()
     }
 
+    /// The position of a function's parameter, by its name.
+    #[must_use]
+    pub fn parameter(&self, function: &str, name: &str) -> Option<u32> {
+        let function = *self.named.get(&(KIND_FUNC, function.as_bytes().to_vec()))?;
+        let prototype = self.word(*self.types.get(function as usize)? + 8).ok()?;
+        let at = *self.types.get(prototype as usize)?;
+        let info = self.word(at + 4).ok()?;
+        if kind_of(info) != KIND_FUNC_PROTO {
+            return None;
+        }
+        (0..info & 0xffff).find(|index| {
+            let parameter = at + 12 + 8 * *index as usize;
+            let found = self.word(parameter).and_then(|offset| self.string(offset));
+            found.is_ok_and(|found| found == name.as_bytes())
+        })
+    }
+
     fn member(&self, id: u32, name: &[u8]) -> Option<(u32, u32)> {
         let at = *self.types.get(id as usize)?;
         let info = self.word(at + 4).ok()?;
@@ -225,5 +243,7 @@ mod tests {
             .expect("every kernel has file.f_path.dentry");
         assert_eq!(dentry.offset, path.offset + 8);
         assert!(btf.field("file", "no_such_field").is_none());
+        assert_eq!(btf.parameter("vfs_open", "path"), Some(0));
+        assert_eq!(btf.parameter("vfs_open", "no_such_parameter"), None);
     }
 }

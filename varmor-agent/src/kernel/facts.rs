@@ -51,6 +51,20 @@ const WANTED: &[Wanted] = &[
     ("SOCK_PROTOCOL", "sock", &["sk_protocol"]),
     ("MSG_NAME", "msghdr", &["msg_name"]),
     ("MSG_NAMELEN", "msghdr", &["msg_namelen"]),
+    ("MNTNS_ROOT", "mnt_namespace", &["root"]),
+    ("MNTNS_EVENT", "mnt_namespace", &["event"]),
+    ("MOUNT_CHILDREN", "mount", &["mnt_mounts"]),
+    ("SB_ROOT", "super_block", &["s_root"]),
+    ("SB_ID", "super_block", &["s_id"]),
+    ("SB_BDEV", "super_block", &["s_bdev"]),
+    ("BDEV_DEV", "block_device", &["bd_dev"]),
+    ("INODE_RDEV", "inode", &["i_rdev"]),
+    ("IATTR_VALID", "iattr", &["ia_valid"]),
+    ("TASK_CRED", "task_struct", &["cred"]),
+    ("TASK_FLAGS", "task_struct", &["flags"]),
+    ("MAP_ID", "bpf_map", &["id"]),
+    ("PROG_AUX", "bpf_prog", &["aux"]),
+    ("AUX_ID", "bpf_prog_aux", &["id"]),
 ];
 
 /// Constants that hold the type id of a structure.
@@ -107,6 +121,19 @@ impl Facts {
             .map_or((2, 0), |field| (1, field.offset));
         offsets.push(("ANONYMOUS_BY", by));
         offsets.push(("MNTNS_SEQ", offset));
+        for (constant, function) in [
+            ("SETATTR_DENTRY", "bpf_lsm_inode_setattr"),
+            ("XATTR_DENTRY", "bpf_lsm_inode_setxattr"),
+        ] {
+            let position = btf.parameter(function, "dentry").filter(|position| *position < 2);
+            offsets.push((
+                constant,
+                position.ok_or(FactError::Layout("a hook about attributes has no dentry among its first arguments"))?,
+            ));
+        }
+        // Before 6.1 a trampoline cannot pass the ids of `path_chown`, which are structures.
+        let passes_structures = btf.field("btf_func_model", "arg_flags").is_some();
+        offsets.push(("SETATTR_OWNER", u32::from(!passes_structures)));
         let cast = btf.function("bpf_rdonly_cast");
         offsets.push(("HAVE_CAST", u32::from(cast.is_some())));
         for (constant, structure) in CAST_TO {
@@ -162,6 +189,14 @@ impl Facts {
         if mountpoint != Some(self.get("MOUNT_PARENT") + 8) {
             return Err(FactError::Layout(
                 "mount.mnt_parent and mount.mnt_mountpoint are no neighbours",
+            ));
+        }
+        let child = btf.field("mount", "mnt_child").map(|field| field.offset);
+        if child != Some(self.get("MOUNT_CHILDREN") + 16)
+            || self.get("VFSMOUNT_SB") != self.get("VFSMOUNT_ROOT") + 8
+        {
+            return Err(FactError::Layout(
+                "mount.mnt_mounts and mount.mnt_child, or vfsmount.mnt_root and vfsmount.mnt_sb, are no neighbours",
             ));
         }
         let inline = first(btf, "dentry", INLINE_NAME).and_then(|field| btf.array_length(field));

@@ -25,6 +25,8 @@ pub enum Presence {
     TaskHash,
 }
 
+/// The enforcer's own objects; as identity, needed by every profile.
+const GUARD: HookGroups = IDENTITY;
 const FILE: HookGroups = HookGroups::FILE;
 const EXEC: HookGroups = HookGroups::EXEC;
 const CAPABILITY: HookGroups = HookGroups::CAPABILITY;
@@ -32,8 +34,18 @@ const SOCKET: HookGroups = HookGroups::SOCKET;
 const EGRESS: HookGroups = HookGroups::EGRESS;
 const MOUNT: HookGroups = HookGroups::MOUNT;
 const PTRACE: HookGroups = HookGroups::PTRACE;
+const ATTRIBUTE: HookGroups = HookGroups::ATTRIBUTE;
+const NAMESPACE: HookGroups = HookGroups::NAMESPACE;
 /// A mount over a protected path concerns file rules too.
 const MOUNT_AND_FILE: HookGroups = MOUNT.union(FILE);
+/// Devices are opened, made and mounted.
+const FILE_AND_DEVICE: HookGroups = FILE.union(HookGroups::DEVICE);
+const MOUNT_AND_DEVICE: HookGroups = MOUNT.union(HookGroups::DEVICE);
+/// Both hold for credentials that a kernel thread of `io_uring` may take on.
+const CREDENTIAL: HookGroups = CAPABILITY.union(ATTRIBUTE);
+
+/// What a kernel without the hook `userns_create` (before 6.1) has for the purpose.
+const NO_USERNS: &str = "seccomp (the Seccomp enforcer), or capability rules: deny CAP_SYS_ADMIN";
 
 use Presence::{CoveredBy, Required, TaskHash};
 
@@ -46,16 +58,16 @@ pub const HOOKS: &[Hook] = &[
     hook("cred_transfer", CAPABILITY, Required),
     hook("cred_free", CAPABILITY, Required),
     hook("capable", CAPABILITY, Required),
-    hook("file_open", FILE, Required),
+    hook("file_open", FILE_AND_DEVICE, Required),
     hook("file_truncate", FILE, CoveredBy("path_truncate")),
     hook("path_truncate", FILE, Required),
     hook("path_chmod", FILE, Required),
     hook(
         "path_chown",
         FILE,
-        CoveredBy("nothing: chown of a write-protected file is not refused on this kernel"),
+        CoveredBy("inode_setattr"),
     ),
-    hook("path_mknod", FILE, Required),
+    hook("path_mknod", FILE_AND_DEVICE, Required),
     hook("path_mkdir", FILE, Required),
     hook("path_rmdir", FILE, Required),
     hook("path_unlink", FILE, Required),
@@ -71,10 +83,33 @@ pub const HOOKS: &[Hook] = &[
     hook("socket_sendmsg", EGRESS, Required),
     hook("sb_mount", MOUNT_AND_FILE, Required),
     hook("move_mount", MOUNT_AND_FILE, Required),
-    hook("sb_umount", MOUNT, Required),
-    hook("sb_pivotroot", MOUNT, Required),
+    hook("sb_kern_mount", MOUNT_AND_DEVICE, Required),
+    hook("sb_umount", MOUNT_AND_FILE, Required),
+    hook("sb_pivotroot", MOUNT_AND_FILE, Required),
     hook("sb_remount", MOUNT, Required),
-    hook("ptrace_access_check", PTRACE, Required),
+    hook("inode_setattr", ATTRIBUTE, Required),
+    hook("inode_setxattr", ATTRIBUTE, Required),
+    hook("inode_removexattr", ATTRIBUTE, Required),
+    hook("inode_set_acl", ATTRIBUTE, CoveredBy("inode_setxattr")),
+    hook("inode_remove_acl", ATTRIBUTE, CoveredBy("inode_removexattr")),
+    hook("inode_file_setattr", ATTRIBUTE, CoveredBy("file_ioctl")),
+    hook("file_ioctl", ATTRIBUTE, Required),
+    hook(
+        "file_ioctl_compat",
+        ATTRIBUTE,
+        CoveredBy("nothing: chattr of 32-bit programs is not judged on this kernel"),
+    ),
+    hook("userns_create", NAMESPACE, CoveredBy(NO_USERNS)),
+    hook(
+        "uring_override_creds",
+        CREDENTIAL,
+        CoveredBy("the set of protected credentials; a ring that was made outside and passed in is not judged"),
+    ),
+    hook("bpf", GUARD, Required),
+    hook("bpf_map", GUARD, Required),
+    hook("bpf_prog", GUARD, Required),
+    hook("task_kill", GUARD, Required),
+    hook("ptrace_access_check", PTRACE.union(GUARD), Required),
     hook("ptrace_traceme", PTRACE, Required),
 ];
 

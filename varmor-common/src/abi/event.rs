@@ -8,6 +8,9 @@ pub const EVENT_SOCKET: u32 = 4;
 pub const EVENT_CONNECT: u32 = 5;
 pub const EVENT_MOUNT: u32 = 6;
 pub const EVENT_PTRACE: u32 = 7;
+/// A task reached for the enforcer's own maps, programs, links or process.
+pub const EVENT_GUARD: u32 = 20;
+pub const EVENT_NAMESPACE: u32 = 21;
 
 /// The operation was refused by a rule.
 pub const ACTION_DENIED: u32 = 1;
@@ -36,8 +39,10 @@ pub const FAULT_ORPHAN: u32 = 6;
 pub const FAULT_LABEL: u32 = 7;
 /// A string is longer than what is judged.
 pub const FAULT_LENGTH: u32 = 8;
+/// The mounts of the namespace are too many to look through, or changed meanwhile.
+pub const FAULT_MOUNTS: u32 = 9;
 /// Number of fault reasons, for the counter map.
-pub const FAULTS: u32 = 9;
+pub const FAULTS: u32 = 10;
 
 /// Operation codes: which hook asked.
 pub mod operation {
@@ -68,6 +73,14 @@ pub mod operation {
     pub const TRACEME: u32 = 25;
     pub const SETATTR: u32 = 26;
     pub const FORK: u32 = 27;
+    pub const SETXATTR: u32 = 40;
+    pub const REMOVEXATTR: u32 = 41;
+    pub const SETACL: u32 = 42;
+    pub const IOCTL: u32 = 43;
+    pub const BPF: u32 = 44;
+    pub const KILL: u32 = 45;
+    pub const USERNS: u32 = 46;
+    pub const PERSONALITY: u32 = 47;
 }
 
 /// Bytes of a path in an event; a longer path keeps its tail.
@@ -92,7 +105,8 @@ const _: () = assert!(size_of::<Ancestor>() == 24);
 ///
 /// The four `data` words depend on `kind`: capability: [number]; socket: [domain, type, protocol]; connect:
 /// [address high, address low (big-endian order as integers, IPv4 as v4-mapped), port, family]; mount: [flags,
-/// 8 bytes of the type, 8 more bytes]; ptrace: [permission bits, peer tgid, outside 0/1].
+/// 8 bytes of the type, 8 more bytes]; ptrace: [permission bits, peer tgid, outside 0/1];
+/// guard: [`OWN_*`, id]; namespace: none.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct RawEvent {

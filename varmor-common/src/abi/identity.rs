@@ -54,6 +54,24 @@ pub const SETTING_ADOPT: u32 = 0;
 pub const SETTING_ABI: u32 = 1;
 /// Setting: counts the changes that user space made to the maps, so that it notices those of another process.
 pub const SETTING_WRITES: u32 = 4;
+/// Setting: the process number of the agent in the first pid namespace, which protected tasks may not touch; 0 = no
+/// agent, or none that this number can name.
+pub const SETTING_AGENT: u32 = 6;
+
+/// The key of an object of the enforcer in the map `OWN`: one of these in the high half, the kernel's id in the low.
+pub const OWN_MAP: u32 = 1;
+pub const OWN_PROGRAM: u32 = 2;
+pub const OWN_LINK: u32 = 3;
+/// Not in the map: the process of `SETTING_AGENT`, in events.
+pub const OWN_PROCESS: u32 = 4;
+/// Most objects of the enforcer: inner maps make up nearly all of them.
+pub const MAX_OWN: u32 = 131_072;
+
+/// The key of an object in the map `OWN`.
+#[must_use]
+pub const fn own_key(kind: u32, id: u32) -> u64 {
+    (kind as u64) << 32 | id as u64
+}
 
 /// Per-CPU counters; the fault reasons follow from `COUNTER_FAULTS`.
 pub const COUNTER_DENIED: u32 = 0;

@@ -5,7 +5,10 @@ pub const POINT_SOCKET: u32 = 1;
 /// A destination rule: `hi`/`lo` = masked IPv6 address (IPv4 as v4-mapped), `a` = prefix length 0..=128,
 /// `b` = masked port, `c` = port prefix length 0..=16.
 pub const POINT_EGRESS: u32 = 2;
-/// Wildcard of a socket field.
+/// A device rule: `a` = major or `ANY`, `b` = minor or `ANY`, `c` = `DEVICE_CHARACTER` or `DEVICE_BLOCK`, `lo` = one
+/// `DEVICE_*` access.
+pub const POINT_DEVICE: u32 = 8;
+/// Wildcard of a socket field or of a device number.
 pub const ANY: u32 = u32::MAX;
 
 /// Key of a point.
@@ -38,3 +41,16 @@ pub const VERDICT_ALLOW: u32 = 4;
 /// Of a mount class: its rules name every source. A class without this bit allows nothing if the source of the call is
 /// not known (`mount::EVERY_CLASS`).
 pub const VERDICT_ANYWHERE: u32 = 8;
+
+pub const DEVICE_CHARACTER: u32 = 1;
+pub const DEVICE_BLOCK: u32 = 2;
+
+/// Opening a device for reading.
+pub const DEVICE_READ: u32 = 1;
+/// Opening a device for writing.
+pub const DEVICE_WRITE: u32 = 1 << 1;
+/// Making a node of a device.
+pub const DEVICE_MAKE: u32 = 1 << 2;
+/// Mounting the filesystem on a block device.
+pub const DEVICE_MOUNT: u32 = 1 << 3;
+pub const DEVICE_ALL: u32 = DEVICE_READ | DEVICE_WRITE | DEVICE_MAKE | DEVICE_MOUNT;

@@ -8,6 +8,8 @@ pub const PROFILE_FILESYSTEMS: u32 = 1 << 1;
 pub const PROFILE_SOCKETS: u32 = 1 << 2;
 /// The profile has destination points.
 pub const PROFILE_EGRESS: u32 = 1 << 3;
+/// The profile has device points.
+pub const PROFILE_DEVICES: u32 = 1 << 8;
 
 /// Slots of the filter in front of the transitions.
 pub const FILTER: usize = 32_768;
@@ -84,6 +86,9 @@ pub struct Descriptor {
     pub target_start: u32,
     /// Number of target groups.
     pub targets: u32,
+    /// `VERDICT_*` bits about creating a user namespace.
+    pub user_namespace: u32,
+    pub user_namespace_site: u32,
     pub caps_deny: u64,
     pub caps_audit: u64,
     /// Site per capability.
@@ -102,7 +107,7 @@ pub struct Descriptor {
     /// May a transition with a symbol exist? See `matcher::filter`.
     pub filter: [u8; FILTER],
 }
-const _: () = assert!(size_of::<Descriptor>() == 64 + 256 + 48 + 32 + 24 + 8 + 32768 + 1536 + 256);
+const _: () = assert!(size_of::<Descriptor>() == 72 + 256 + 48 + 32 + 24 + 8 + 32768 + 1536 + 256);
 
 impl Default for Descriptor {
     fn default() -> Self {
@@ -119,6 +124,8 @@ impl Default for Descriptor {
             mount_default: 0,
             target_start: 0,
             targets: 0,
+            user_namespace: 0,
+            user_namespace_site: 0,
             caps_deny: 0,
             caps_audit: 0,
             cap_sites: [0; 64],

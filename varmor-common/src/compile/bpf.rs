@@ -1,6 +1,7 @@
 //! Profile -> tables of the BPF enforcer.
 
 mod defaults;
+mod devices;
 mod diagnose;
 mod error;
 mod mounts;
@@ -17,25 +18,46 @@ pub use error::CompileError;
 pub use targets::{TargetKeys, inherited_keys};
 
 use crate::abi::{
-    Descriptor, GlobRow, PERM_EXEC, PROFILE_COMPLAIN, PROFILE_EGRESS, PROFILE_SOCKETS, Point, PointKey,
-    State, Transition,
+    Descriptor, GlobRow, PERM_EXEC, PERM_WRITE, PROFILE_COMPLAIN, PROFILE_DEVICES, PROFILE_EGRESS,
+    PROFILE_SOCKETS, Point, PointKey, State, Transition,
 };
 use crate::profile::{DEFAULT_RULE, Object, Origin, Profile, ProfileMode, Rule, Verdict};
 
 use sites::Sites;
 use targets::Bits;
 
-/// Compiles a profile under the boot key. The same profile and key give the same artefact.
-pub fn compile(profile: &Profile, key: u64) -> Result<Artefact, CompileError> {
-    compile_after(profile, key, &TargetKeys::default())
+/// What the kernel has of the facilities that not every kernel has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// The hook `userns_create`.
+    pub userns_create: bool,
 }
 
-/// As [`compile`], for a profile of which tasks may be running in target groups: `earlier` is what
-/// [`Artefact::target_keys`] of its last version was.
-pub fn compile_after(profile: &Profile, key: u64, earlier: &TargetKeys) -> Result<Artefact, CompileError> {
+impl Default for Kernel {
+    /// A kernel that has everything.
+    fn default() -> Self {
+        Self { userns_create: true }
+    }
+}
+
+/// Compiles a profile under the boot key for a kernel that has everything. The same profile and key give the same
+/// artefact.
+pub fn compile(profile: &Profile, key: u64) -> Result<Artefact, CompileError> {
+    compile_after(profile, key, &TargetKeys::default(), &Kernel::default())
+}
+
+/// As [`compile`], for a kernel, and for a profile of which tasks may be running in target groups: `earlier` is what
+/// [`Artefact::target_keys`] of its last version was. Rules that the kernel cannot hold are in
+/// [`Artefact::unsupported`].
+pub fn compile_after(
+    profile: &Profile,
+    key: u64,
+    earlier: &TargetKeys,
+    kernel: &Kernel,
+) -> Result<Artefact, CompileError> {
     let bits = Bits::assign(&profile.targets, earlier)?;
-    let mut artefact = one(profile, key, &bits)?;
-    artefact.domains = targets::domains(profile, key, &bits)?;
+    let mut artefact = one(profile, key, &bits, kernel)?;
+    artefact.domains = targets::domains(profile, key, &bits, kernel)?;
     artefact.complete(profile);
     artefact.target_keys = bits.keys;
     artefact.target_bits = bits.of_groups;
@@ -43,7 +65,7 @@ pub fn compile_after(profile: &Profile, key: u64, earlier: &TargetKeys) -> Resul
 }
 
 /// The tables of the rules that stand in the profile itself.
-fn one(profile: &Profile, key: u64, bits: &Bits) -> Result<Artefact, CompileError> {
+fn one(profile: &Profile, key: u64, bits: &Bits, kernel: &Kernel) -> Result<Artefact, CompileError> {
     let mut artefact = Artefact::default();
     let mut sites = Sites::default();
     let patterns = paths::patterns(profile)?;
@@ -57,6 +79,7 @@ fn one(profile: &Profile, key: u64, bits: &Bits) -> Result<Artefact, CompileErro
     paths::compile(profile, &patterns, &classes, bits, key, &mut sites, &mut artefact)?;
     tasks::compile(profile, &mut sites, &mut artefact.descriptor);
     network::compile(profile, &mut sites, &mut artefact)?;
+    devices::compile(profile, kernel, &mut sites, &mut artefact);
     if profile.mode == ProfileMode::Complain {
         artefact.descriptor.flags |= PROFILE_COMPLAIN;
     }
@@ -77,6 +100,12 @@ fn hooks(profile: &Profile, descriptor: &Descriptor) -> HookGroups {
         ),
         (descriptor.flags & PROFILE_SOCKETS != 0, HookGroups::SOCKET),
         (descriptor.flags & PROFILE_EGRESS != 0, HookGroups::EGRESS),
+        (
+            (descriptor.file_perms | descriptor.file_default) & PERM_WRITE != 0,
+            HookGroups::ATTRIBUTE,
+        ),
+        (descriptor.flags & PROFILE_DEVICES != 0, HookGroups::DEVICE),
+        (descriptor.user_namespace != 0, HookGroups::NAMESPACE),
         (descriptor.mount_classes != 0, HookGroups::MOUNT),
         (
             has(|object| matches!(object, Object::Ptrace(_))),
@@ -160,6 +189,10 @@ impl HookGroups {
     pub const EGRESS: Self = Self(1 << 4);
     pub const MOUNT: Self = Self(1 << 5);
     pub const PTRACE: Self = Self(1 << 6);
+    /// Attributes of files that may not be written.
+    pub const ATTRIBUTE: Self = Self(1 << 16);
+    pub const DEVICE: Self = Self(1 << 17);
+    pub const NAMESPACE: Self = Self(1 << 18);
 
     #[must_use]
     pub const fn union(self, other: Self) -> Self {

@@ -3,8 +3,10 @@
 use std::net::IpAddr;
 
 use super::build::Builder;
-use super::{Access, EgressRule, MountRule, Object, SocketRule, Verdict};
-use crate::abi::MOUNT_UMOUNT;
+use super::{
+    DeviceAccess, DeviceKind, DeviceRule, EgressRule, MountRule, Object, SocketRule, Verdict,
+};
+use crate::abi;
 use crate::policy::Severity;
 use crate::rules::{self, Bpf, Contribution, DiskUse};
 
@@ -70,6 +72,7 @@ pub(super) fn contribute(
             any: part.any,
             none: part.none,
         }),
+        Contribution::UserNamespace => Object::UserNamespace,
         Contribution::DiskDevices(action) => return disk_devices(builder, *action, id, field, verdict),
         Contribution::Service { namespace, name } => {
             let message = format!(
@@ -96,35 +99,20 @@ fn disk_devices(builder: &mut Builder<'_>, action: DiskUse, id: &str, field: &st
             "the agent fills the disks in on each node",
         );
     }
-    for device in &builder.facts.disk_devices {
-        let pattern = format!("/dev/{}", escape(device));
-        let object = match action {
-            DiskUse::Open => Object::Path {
-                pattern,
-                access: Access::READ_WRITE,
-            },
-            DiskUse::Mount => Object::Mount(MountRule {
-                source: pattern,
-                fstype: None,
-                any: 0,
-                none: MOUNT_UMOUNT,
-            }),
-        };
+    let access = match action {
+        DiskUse::Open => abi::DEVICE_READ | abi::DEVICE_WRITE | abi::DEVICE_MAKE,
+        DiskUse::Make => abi::DEVICE_MAKE,
+        DiskUse::Mount => abi::DEVICE_MOUNT,
+    };
+    for disk in &builder.facts.disk_devices {
+        let object = Object::Device(DeviceRule {
+            kind: DeviceKind::Block,
+            major: Some(disk.major),
+            minor: Some(disk.minor),
+            access: DeviceAccess(access),
+        });
         builder.push(id, field, verdict, object);
     }
-}
-
-/// Device names are text, not patterns. The kernel writes a `!` where a name has a `/` (`cciss!c0d0`).
-fn escape(device: &str) -> String {
-    let mut pattern = String::with_capacity(device.len());
-    for c in device.chars() {
-        match c {
-            '!' => pattern.push('/'),
-            '*' | '?' | '[' | ']' | '{' | '}' | ',' | '\\' => pattern.extend(['\\', c]),
-            _ => pattern.push(c),
-        }
-    }
-    pattern
 }
 
 #[cfg(test)]
@@ -143,11 +131,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn device_names_are_not_patterns() {
-        assert_eq!(escape("cciss!c0d0"), "cciss/c0d0");
-        assert_eq!(escape("odd[1]*"), "odd\\[1\\]\\*");
     }
 }

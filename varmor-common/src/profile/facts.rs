@@ -3,6 +3,14 @@
 /// Facts about a node that rules depend on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeFacts {
-    /// Names of the disks and their partitions, as in `/proc/partitions`: `vda`, `vda1`.
-    pub disk_devices: Vec<String>,
+    pub disk_devices: Vec<Disk>,
+}
+
+/// A disk or a partition, as in `/proc/partitions`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Disk {
+    /// `vda1`.
+    pub name: String,
+    pub major: u32,
+    pub minor: u32,
 }

@@ -77,6 +77,9 @@ pub enum Object {
     Egress(EgressRule),
     Ptrace(PtraceRule),
     Mount(MountRule),
+    Device(DeviceRule),
+    /// Creating a user namespace.
+    UserNamespace,
 }
 
 impl Object {
@@ -102,6 +105,8 @@ impl Object {
             Self::Egress(_) => Kinds::EGRESS,
             Self::Ptrace(_) => Kinds::PTRACE,
             Self::Mount(_) => Kinds::MOUNTS,
+            // Deny-list only: no default speaks of them.
+            Self::Device(_) | Self::UserNamespace => Kinds::NONE,
         }
     }
 }
@@ -204,4 +209,26 @@ pub struct MountRule {
     pub any: u32,
     /// ... or one of these is clear.
     pub none: u32,
+}
+
+/// Device accesses: `abi::DEVICE_*` bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct DeviceAccess(pub u32);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceKind {
+    Character,
+    Block,
+    Any,
+}
+
+/// Devices by number, whatever their name is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceRule {
+    pub kind: DeviceKind,
+    /// `None` = every device of the kind.
+    pub major: Option<u32>,
+    /// `None` = every minor of the major.
+    pub minor: Option<u32>,
+    pub access: DeviceAccess,
 }

@@ -23,6 +23,8 @@ pub enum Contribution {
     Mount(MountPart),
     /// The disks of the node.
     DiskDevices(DiskUse),
+    /// Creating a user namespace.
+    UserNamespace,
     /// The addresses of a Service of the cluster.
     Service {
         namespace: &'static str,
@@ -49,8 +51,10 @@ pub struct MountPart {
 /// What a rule about disks refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskUse {
-    /// Opening the device.
+    /// Opening the device, and making a node of it.
     Open,
+    /// Making a node of it.
+    Make,
     /// Mounting it.
     Mount,
 }

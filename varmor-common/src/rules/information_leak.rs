@@ -1,6 +1,6 @@
 //! Rules against the leakage of information that helps an escape or a lateral movement.
 
-use super::{APPARMOR_BPF, Bpf, BuiltinRule, Category, Contribution};
+use super::{APPARMOR_BPF, Bpf, BuiltinRule, Category, Contribution, DiskUse};
 use crate::policy::Enforcers;
 use crate::profile::Access;
 
@@ -29,11 +29,12 @@ pub(super) const RULES: &[BuiltinRule] = &[
         id: "mitigate-disk-device-number-leak",
         aliases: &[],
         category: MitigatingInformationLeakage,
-        description: "refuses reading the device numbers of the node's disks",
+        description: "refuses reading the device numbers of the node's disks, and making nodes with these numbers",
         enforcers: APPARMOR_BPF,
         bpf: Bpf::Contributes(&[
             Contribution::Path("/proc/partitions", Access::READ),
             Contribution::Path("/proc/**/mountinfo", Access::READ),
+            Contribution::DiskDevices(DiskUse::Make),
         ]),
     },
     BuiltinRule {

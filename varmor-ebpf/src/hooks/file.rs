@@ -5,7 +5,7 @@ use varmor_common::abi::{
     EVENT_FILE, PERM_ALL, PERM_APPEND, PERM_READ, PERM_STRUCT, PERM_WRITE, operation, patch,
 };
 
-use super::subject_or_return;
+use super::{device, subject_or_return};
 use crate::{
     audit::What,
     identity::Subject,
@@ -56,6 +56,9 @@ pub fn file_open(ctx: LsmContext) -> i32 {
     if flags & O_TRUNC != 0 {
         request |= PERM_WRITE;
     }
+    if device::open(&subject, opened, request) != ALLOW {
+        return DENY;
+    }
     open_file(&subject, WHAT, opened, request)
 }
 
@@ -85,7 +88,13 @@ pub fn path_chown(ctx: LsmContext) -> i32 {
 
 #[lsm(hook = "path_mknod")]
 pub fn path_mknod(ctx: LsmContext) -> i32 {
-    entry(&ctx, What::new(EVENT_FILE, operation::MKNOD), PERM_WRITE)
+    const WHAT: What = What::new(EVENT_FILE, operation::MKNOD);
+    let subject = subject_or_return!(WHAT);
+    let place = || (raw_argument::<1>(&ctx).unwrap_or(0), scalar(ctx.arg(0), PATH_MNT.load()).unwrap_or(0));
+    if device::make(&subject, ctx.arg(2), ctx.arg(3), place) != ALLOW {
+        return DENY;
+    }
+    named::<0, 1>(&ctx, &subject, WHAT, PERM_WRITE)
 }
 
 #[lsm(hook = "path_mkdir")]
@@ -145,7 +154,7 @@ pub fn path_rename(ctx: LsmContext) -> i32 {
 }
 
 #[inline(always)]
-fn open_file(subject: &Subject, what: What, opened: Typed, request: u32) -> i32 {
+pub(super) fn open_file(subject: &Subject, what: What, opened: Typed, request: u32) -> i32 {
     if (subject.profile.file_perms | subject.profile.file_default) & request == 0 {
         return ALLOW;
     }

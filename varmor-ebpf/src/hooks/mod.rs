@@ -1,11 +1,15 @@
 //! The hooks. The kernel calls a program only when no earlier one denied (a chain of LSM programs stops at the first
 //! error), so there is no earlier verdict to respect: the hook decides, and `verdict` ends it.
 
+mod attributes;
 mod capability;
+mod device;
 mod exec;
 mod file;
+mod guard;
 mod identity;
 mod mount;
+mod namespace;
 mod network;
 mod ptrace;
 

@@ -1,19 +1,28 @@
-//! Mounts. What the new mount API builds without a hook (`open_tree`, `fsmount`, `mount_setattr`) is caught when
-//! it is moved into place, and by the end-of-walk check, which denies files on detached mounts.
+//! Mounts. A new filesystem is judged when it is made, through either API; what the new API builds without a hook
+//! (`open_tree`, `mount_setattr`) is caught when it is moved into place, and by the end-of-walk check, which denies
+//! files on detached mounts.
+//!
+//! A change of the tree of mounts is also a change of what paths show, so file rules speak here too.
 
 use aya_ebpf::{macros::lsm, programs::LsmContext};
-use varmor_common::abi::{EVENT_FILE, EVENT_MOUNT, MOUNT_UMOUNT, PERM_STRUCT, PERM_WRITE, operation};
+use varmor_common::{
+    abi::{
+        EVENT_FILE, EVENT_MOUNT, MASK_DENY, MOUNT_UMOUNT, PERM_ALL, PERM_STRUCT, PERM_WRITE, VERDICT_ALLOW, operation,
+    },
+    matcher::merge,
+};
 
-use super::subject_or_return;
+use super::{device, subject_or_return};
 use crate::{
+    alias,
     audit::What,
     identity::Subject,
     kernel::{Typed, pointer, probe, raw_argument},
     mount::{
-        EVERY_CLASS, MS_BIND, MS_MOVE, MS_REMOUNT, NO_INSTANCE, mount_verdict, no_type, short_string_hash,
+        EVERY_CLASS, MS_BIND, MS_MOVE, MS_REMOUNT, NO_INSTANCE, PROPAGATION, mount_verdict, no_type, short_string_hash,
         source_classes,
     },
-    offsets::{FSTYPE_NAME, PATH_DENTRY, PATH_MNT, SB_TYPE, VFSMOUNT_SB},
+    offsets::{FSTYPE_NAME, PATH_DENTRY, PATH_MNT, SB_ID, SB_TYPE, VFSMOUNT_ROOT, VFSMOUNT_SB},
     path::{COLLECT_CLASSES, MOUNT_FAULT, climb, is_detached, pack, path_addresses, walk},
     verdict::{ALLOW, DENY, file, lost, point},
 };
@@ -29,7 +38,7 @@ pub fn sb_mount(ctx: LsmContext) -> i32 {
     let (Some(source), Some(fstype)) = (raw_argument::<0>(&ctx), raw_argument::<2>(&ctx)) else {
         return DENY;
     };
-    if subject.profile.mount_classes != 0 {
+    if has_rules(&subject) {
         let typed = if flags & NO_INSTANCE != 0 {
             no_type()
         } else {
@@ -45,7 +54,50 @@ pub fn sb_mount(ctx: LsmContext) -> i32 {
             return DENY;
         }
     }
+    // In the kernel's order of precedence: what neither makes nor places a mount changes no path.
+    if flags & MS_REMOUNT != 0 || flags & MS_BIND == 0 && flags & PROPAGATION != 0 {
+        return ALLOW;
+    }
+    if flags & MS_BIND != 0 {
+        alias::note(&subject);
+    } else if flags & MS_MOVE != 0 && moves_away(&subject) != ALLOW {
+        return DENY;
+    }
     target(&ctx, 1, &subject)
+}
+
+/// A filesystem is there and not mounted yet: mount(2), and `fsconfig(FSCONFIG_CMD_CREATE)`, which has no other hook.
+/// The source is known to mount(2) alone, which has judged it; here it is the name of the device or of the type, and
+/// a rule that allows a type allows it from everywhere.
+#[lsm(hook = "sb_kern_mount")]
+pub fn sb_kern_mount(ctx: LsmContext) -> i32 {
+    const WHAT: What = What::new(EVENT_MOUNT, operation::MOUNT);
+    let subject = subject_or_return!(WHAT);
+    let Some(superblock) = raw_argument::<0>(&ctx) else {
+        return DENY;
+    };
+    let Some(name) = type_of(superblock) else {
+        return DENY;
+    };
+    let text: [u64; 2] = probe(name).unwrap_or([0; 2]);
+    let data = [0, text[0], text[1]];
+    if point(&subject, WHAT, u32::MAX, device::mount(&subject, superblock), data) != ALLOW {
+        return DENY;
+    }
+    if !has_rules(&subject) {
+        return ALLOW;
+    }
+    let typed = type_at(name);
+    let classes = source_classes(subject.artefact, superblock + u64::from(SB_ID.load()));
+    if classes & MOUNT_FAULT != 0 {
+        return lost(WHAT, classes as u32 & 0xf);
+    }
+    let mut verdict = mount_verdict(subject.artefact, 0, typed, classes);
+    if subject.profile.mount_default != 0 {
+        let anywhere = mount_verdict(subject.artefact, 0, typed, EVERY_CLASS);
+        verdict |= default_of(&subject, anywhere);
+    }
+    point(&subject, WHAT, u32::MAX, verdict, data)
 }
 
 /// A mount over a protected path, or over a folder that one passes through, would replace it.
@@ -68,16 +120,20 @@ fn target(ctx: &LsmContext, argument: usize, subject: &Subject) -> i32 {
     })
 }
 
+/// Without a mount that a protected path passes, or that lies below one, the path shows something else.
 #[lsm(hook = "sb_umount")]
 pub fn sb_umount(ctx: LsmContext) -> i32 {
     const WHAT: What = What::new(EVENT_MOUNT, operation::UMOUNT);
     let subject = subject_or_return!(WHAT);
-    if subject.profile.mount_classes == 0 {
-        return ALLOW;
-    }
     let Some(mount) = raw_argument::<0>(&ctx) else {
         return DENY;
     };
+    if replaces(&subject, operation::UMOUNT, 0, mount, PERM_WRITE | PERM_STRUCT) != ALLOW {
+        return DENY;
+    }
+    if !has_rules(&subject) {
+        return ALLOW;
+    }
     let classes = climb(
         0,
         mount,
@@ -93,12 +149,13 @@ pub fn sb_umount(ctx: LsmContext) -> i32 {
 pub fn move_mount(ctx: LsmContext) -> i32 {
     const WHAT: What = What::new(EVENT_MOUNT, operation::MOVE_MOUNT);
     let subject = subject_or_return!(WHAT);
-    if subject.profile.mount_classes != 0 {
-        let from: Typed = ctx.arg(0);
-        let Some((dentry, mount)) = path_addresses(from) else {
-            return DENY;
-        };
-        let verdict = if is_detached(mount) {
+    let from: Typed = ctx.arg(0);
+    let Some((dentry, mount)) = path_addresses(from) else {
+        return DENY;
+    };
+    let detached = is_detached(mount);
+    if has_rules(&subject) {
+        let verdict = if detached {
             let Some(name) = type_of_mount(mount) else {
                 return DENY;
             };
@@ -117,15 +174,24 @@ pub fn move_mount(ctx: LsmContext) -> i32 {
             return DENY;
         }
     }
+    if detached {
+        // A copy of a tree that is there, or a new filesystem: only the first gives objects another name.
+        alias::note(&subject);
+    } else if replaces(&subject, operation::MOVE_MOUNT, dentry, mount, PERM_ALL | PERM_STRUCT) != ALLOW {
+        return DENY;
+    }
     target(&ctx, 1, &subject)
 }
 
-/// Exchanging the root is a move of the root mount.
+/// Exchanging the root is a move of the root mount, and changes what every path shows.
 #[lsm(hook = "sb_pivotroot")]
 pub fn sb_pivotroot(ctx: LsmContext) -> i32 {
     const WHAT: What = What::new(EVENT_MOUNT, operation::PIVOT_ROOT);
     let subject = subject_or_return!(WHAT);
-    if subject.profile.mount_classes == 0 {
+    if moves_away(&subject) != ALLOW {
+        return DENY;
+    }
+    if !has_rules(&subject) {
         return ALLOW;
     }
     let new: Typed = ctx.arg(1);
@@ -147,10 +213,53 @@ pub fn sb_pivotroot(ctx: LsmContext) -> i32 {
 pub fn sb_remount(_ctx: LsmContext) -> i32 {
     const WHAT: What = What::new(EVENT_MOUNT, operation::MOUNT);
     let subject = subject_or_return!(WHAT);
-    if subject.profile.mount_classes == 0 {
+    if !has_rules(&subject) {
         return ALLOW;
     }
     conclude(&subject, WHAT, MS_REMOUNT, no_type(), EVERY_CLASS, 0)
+}
+
+/// A move of a mount whose place is not known (mount(2) tells a string), and a change of the root: refused if a
+/// protected path has a place that it could lose.
+#[inline(always)]
+fn moves_away(subject: &Subject) -> i32 {
+    const WHAT: What = What::new(EVENT_FILE, operation::MOVE_MOUNT);
+    if subject.profile.file_perms & PERM_STRUCT == 0 {
+        return ALLOW;
+    }
+    let collected = merge(0, u64::from(PERM_STRUCT) << MASK_DENY, 0, PERM_STRUCT);
+    file(subject, WHAT, PERM_STRUCT, collected, || (0, 0))
+}
+
+/// The mount at `mount` (with `dentry` 0), or the place (`dentry`, `mount`), goes away: what file rules say there.
+#[inline(always)]
+fn replaces(subject: &Subject, operation: u32, dentry: u64, mount: u64, request: u32) -> i32 {
+    if subject.profile.file_perms & request == 0 {
+        return ALLOW;
+    }
+    let artefact_request = pack(subject.artefact, request);
+    let collected = climb(dentry, mount, subject.profile.file_start, artefact_request, 0);
+    let what = What::new(EVENT_FILE, operation);
+    file(subject, what, request, collected, || {
+        let root = probe(mount + u64::from(VFSMOUNT_ROOT.load())).unwrap_or(0);
+        (if dentry == 0 { root } else { dentry }, mount)
+    })
+}
+
+/// Whether the profile says anything about mounts.
+#[inline(always)]
+fn has_rules(subject: &Subject) -> bool {
+    subject.profile.mount_classes | subject.profile.mount_default != 0
+}
+
+/// What holds where no class allows.
+#[inline(always)]
+fn default_of(subject: &Subject, verdict: u64) -> u64 {
+    if verdict & u64::from(VERDICT_ALLOW) == 0 {
+        u64::from(subject.profile.mount_default)
+    } else {
+        0
+    }
 }
 
 #[inline(always)]
@@ -159,6 +268,7 @@ fn conclude(subject: &Subject, what: What, flags: u32, fstype: u64, classes: u64
         return lost(what, classes as u32 & 0xf);
     }
     let verdict = mount_verdict(subject.artefact, flags, fstype, classes);
+    let verdict = verdict | default_of(subject, verdict);
     let name: [u64; 2] = if type_name == 0 {
         [0; 2]
     } else {
@@ -184,7 +294,12 @@ fn type_at(address: u64) -> u64 {
 
 #[inline(always)]
 fn type_of_mount(mount: u64) -> Option<u64> {
-    let superblock: u64 = probe(mount + u64::from(VFSMOUNT_SB.load()))?;
+    type_of(probe(mount + u64::from(VFSMOUNT_SB.load()))?)
+}
+
+/// The address of the name of a superblock's type.
+#[inline(always)]
+fn type_of(superblock: u64) -> Option<u64> {
     let fstype: u64 = probe(superblock + u64::from(SB_TYPE.load()))?;
     probe(fstype + u64::from(FSTYPE_NAME.load()))
 }

@@ -2,11 +2,11 @@
 
 use aya_ebpf::{macros::lsm, programs::LsmContext};
 use varmor_common::abi::{
-    EVENT_PTRACE, Label, PTRACE_READ, PTRACE_READBY, PTRACE_TRACE, PTRACE_TRACEBY, VERDICT_AUDIT,
+    EVENT_PTRACE, Label, OWN_PROCESS, PTRACE_READ, PTRACE_READBY, PTRACE_TRACE, PTRACE_TRACEBY, VERDICT_AUDIT,
     VERDICT_DENY, operation,
 };
 
-use super::subject_or_return;
+use super::{guard, subject_or_return};
 use crate::{
     audit::What,
     identity::{self, Subject, Who, storage},
@@ -37,6 +37,9 @@ pub fn ptrace_access_check(ctx: LsmContext) -> i32 {
     let Some(address) = raw_argument::<0>(&ctx) else {
         return DENY;
     };
+    if guard::is_agent(address) {
+        return guard::refuse(operation::PTRACE, OWN_PROCESS, guard::agent());
+    }
     let child = storage::of(ctx.arg(0), address).unwrap_or(UNLABELLED);
     let outside = child.cgroup != tracer.cgroup;
     let mut request = 0;

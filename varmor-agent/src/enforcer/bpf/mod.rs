@@ -5,10 +5,12 @@
 
 mod attachment;
 mod explain;
+mod keeper;
 mod key;
 mod ledger;
 mod names;
 mod object;
+mod own;
 mod patch;
 mod pins;
 mod raw;
@@ -26,6 +28,7 @@ use varmor_common::compile::bpf::{self, HookGroups};
 use varmor_common::profile::Profile;
 
 use self::explain::{Explanation, Explanations};
+use self::keeper::Keeper;
 use self::key::hash_key;
 use self::ledger::{Bound, Ledger};
 use self::names::{Named, Names};
@@ -71,6 +74,8 @@ pub struct BpfEnforcer {
     explanations: Explanations,
     /// Groups whose hooks this process has seen attached, and no others.
     attached: Option<HookGroups>,
+    /// Everything that is pinned, held open. Empty where the enforcer is only looked at.
+    keeper: Keeper,
 }
 
 /// Events that fit into the ring.
@@ -94,10 +99,26 @@ pub fn open(options: &Options) -> Result<BpfEnforcer, EnforcerError> {
         Start::Loaded
     };
     let mut enforcer = BpfEnforcer::attach_to(options, object, pins, key.value, start)?;
+    enforcer.tables.set_agent(own_process())?;
     if start == Start::Adopted {
         enforcer.repair()?;
     }
+    enforcer.hold()?;
     Ok(enforcer)
+}
+
+/// The number of this process in the first pid namespace; 0 in any other, where the programs could not tell it from
+/// another process.
+fn own_process() -> u32 {
+    /// `PROC_PID_INIT_INO` (include/uapi/linux/nsfs.h).
+    const FIRST: &str = "pid:[4026531836]";
+    let is_first = std::fs::read_link("/proc/self/ns/pid").is_ok_and(|namespace| namespace.as_os_str() == FIRST);
+    if is_first {
+        std::process::id()
+    } else {
+        tracing::warn!("the agent is in a pid namespace: protected tasks are not kept from its process");
+        0
+    }
 }
 
 /// The programs of a running agent of the same build, if there are any: for status.
@@ -138,6 +159,7 @@ impl BpfEnforcer {
             key,
             start,
             attached: None,
+            keeper: Keeper::default(),
         })
     }
 
@@ -216,16 +238,35 @@ impl BpfEnforcer {
         if self.attached.is_none_or(|attached| !attached.contains(groups)) {
             attachment::attach(&self.object, &self.pins, self.key, groups)?;
             self.attached = Some(groups);
+            self.hold()?;
         }
         Ok(())
+    }
+
+    /// Holds everything that is pinned, and keeps protected tasks from it.
+    fn hold(&mut self) -> Result<(), EnforcerError> {
+        self.tables.list_own(&self.pins)?;
+        self.keeper =
+            Keeper::open(&self.pins).map_err(|error| EnforcerError::kernel("open the pinned objects", error))?;
+        Ok(())
+    }
+
+    /// Puts back pins that somebody has removed; the number of them.
+    pub fn restore_pins(&self) -> Result<usize, EnforcerError> {
+        self.keeper
+            .restore()
+            .map_err(|error| EnforcerError::kernel("put removed pins back", error))
     }
 
     /// Detaches what no loaded profile needs.
     fn detach(&mut self) -> Result<(), EnforcerError> {
         let groups = self.ledger.groups();
         if self.attached != Some(groups) {
+            // A link that is held stays attached without its pin.
+            self.keeper = Keeper::default();
             attachment::detach(&self.object, &self.pins, groups)?;
             self.attached = Some(groups);
+            self.hold()?;
         }
         Ok(())
     }
@@ -247,7 +288,7 @@ impl Enforcer for BpfEnforcer {
         let _held = self.change()?;
         let all: Vec<Named> = self.ledger.profiles().cloned().collect();
         let targets = names::target_keys(&all, profile);
-        let compiled = bpf::compile_after(profile, self.key, &targets);
+        let compiled = bpf::compile_after(profile, self.key, &targets, &self.object.kernel());
         let mut artefact = compiled.map_err(|error| EnforcerError::TooLarge {
             profile: profile.name.clone(),
             reason: error.to_string(),
@@ -342,6 +383,9 @@ impl Enforcer for BpfEnforcer {
             _pad: 0,
             adopt_before,
         };
+        if before.is_none() {
+            self.tables.clear_aliases(binding)?;
+        }
         // The binding first: a task must never find a label whose binding says nothing.
         self.tables.set_binding(
             binding,

@@ -3,6 +3,8 @@
 use aya::programs::{Lsm, ProgramError};
 use aya::{Btf as AyaBtf, Ebpf, EbpfLoader};
 
+use varmor_common::compile::bpf::Kernel;
+
 use super::super::EnforcerError;
 use super::patch;
 use super::pins::Pins;
@@ -65,6 +67,13 @@ impl Object {
 
     pub(super) fn bytes(&self) -> &'static [u8] {
         self.bytes
+    }
+
+    /// What the compiler must know about this kernel.
+    pub(super) fn kernel(&self) -> Kernel {
+        Kernel {
+            userns_create: self.btf.has_function("bpf_lsm_userns_create"),
+        }
     }
 
     /// Programs of the object that this kernel has a hook for.

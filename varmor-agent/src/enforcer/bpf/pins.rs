@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use varmor_common::abi::ABI_VERSION;
 
 const COMPLETE: &str = "complete";
+const FOLDERS: [&str; 3] = ["maps", "programs", "links"];
 
 /// The pins of one generation of programs.
 #[derive(Clone, Debug)]
@@ -47,7 +48,31 @@ impl Pins {
 
     /// Names of the pinned maps.
     pub(super) fn map_names(&self) -> io::Result<Vec<String>> {
-        fs::read_dir(self.folder().join("maps"))?
+        self.names("maps")
+    }
+
+    /// Names of the pinned programs.
+    pub(super) fn program_names(&self) -> io::Result<Vec<String>> {
+        self.names("programs")
+    }
+
+    /// Names of the pinned links.
+    pub(super) fn link_names(&self) -> io::Result<Vec<String>> {
+        self.names("links")
+    }
+
+    /// Everything that was noted.
+    pub(super) fn notes(&self) -> io::Result<Vec<PathBuf>> {
+        let all = fs::read_dir(self.folder())?.map(|entry| entry.map(|entry| entry.path()));
+        all.filter(|path| {
+            path.as_ref()
+                .is_ok_and(|path| !FOLDERS.iter().any(|folder| path.ends_with(folder)))
+        })
+        .collect()
+    }
+
+    fn names(&self, folder: &str) -> io::Result<Vec<String>> {
+        fs::read_dir(self.folder().join(folder))?
             .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
             .collect()
     }
@@ -78,7 +103,7 @@ impl Pins {
     /// Makes the folders, readable by root alone, and removes what a failed start left.
     pub(super) fn create(&self) -> io::Result<()> {
         self.remove()?;
-        for folder in ["maps", "programs", "links"] {
+        for folder in FOLDERS {
             fs::DirBuilder::new()
                 .recursive(true)
                 .mode(0o700)

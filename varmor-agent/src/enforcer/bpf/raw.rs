@@ -4,9 +4,12 @@
     reason = "map values and raw system calls; every block says what it relies on"
 )]
 
+use std::ffi::CString;
 use std::io;
 use std::os::fd::FromRawFd as _;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 use aya::Pod;
 use varmor_common::abi;
@@ -76,6 +79,72 @@ fn element(command: libc::c_long, map: BorrowedFd<'_>, key: u32, value: u64) -> 
     } else {
         Err(io::Error::last_os_error())
     }
+}
+
+/// Makes a map unwritable for user space, for good (`BPF_MAP_FREEZE`).
+pub(super) fn freeze(map: BorrowedFd<'_>) -> io::Result<()> {
+    const BPF_MAP_FREEZE: libc::c_long = 22;
+    let attributes = [descriptor(map)?, 0];
+    // SAFETY: the attributes live until the call returns; the size is theirs.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            BPF_MAP_FREEZE,
+            attributes.as_ptr(),
+            size_of_val(&attributes),
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Pins any kind of BPF object.
+pub(super) fn object_pin(object: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+    const BPF_OBJ_PIN: libc::c_long = 6;
+    object_call(BPF_OBJ_PIN, path, descriptor(object)?).map(drop)
+}
+
+/// Opens any kind of pinned BPF object.
+pub(super) fn object_get(path: &Path) -> io::Result<OwnedFd> {
+    const BPF_OBJ_GET: libc::c_long = 7;
+    let fd = object_call(BPF_OBJ_GET, path, 0)?;
+    // SAFETY: the call succeeded, so the descriptor is open and ours alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn object_call(command: libc::c_long, path: &Path, fd: u32) -> io::Result<i32> {
+    #[repr(C)]
+    struct Attributes {
+        path: u64,
+        fd: u32,
+        flags: u32,
+    }
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let attributes = Attributes {
+        path: path.as_ptr() as u64,
+        fd,
+        flags: 0,
+    };
+    // SAFETY: the attributes and the path live until the call returns; the size is theirs.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            command,
+            &raw const attributes,
+            size_of::<Attributes>(),
+        )
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    i32::try_from(result).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
+}
+
+fn descriptor(object: BorrowedFd<'_>) -> io::Result<u32> {
+    u32::try_from(object.as_raw_fd()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))
 }
 
 /// Reads one event out of the ring buffer's bytes; `None` if their number is not an event's.

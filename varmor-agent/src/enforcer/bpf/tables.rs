@@ -6,12 +6,13 @@ use std::os::fd::AsFd as _;
 use aya::maps::{Array, ArrayOfMaps, HashMap, Map, MapData, PerCpuArray};
 use varmor_common::abi::{
     Binding, COUNTER_AUDITED, COUNTER_DENIED, COUNTER_FAULTS, COUNTER_LOST, Descriptor, FAULTS, GlobRow,
-    MAX_ARTEFACTS, MAX_SLOTS, Managed, Point, PointKey, SETTING_ADOPT, SETTING_WRITES, SLOT_NONE, State,
+    MAX_ARTEFACTS, MAX_SLOTS, Managed, Point, PointKey, SETTING_ADOPT, SETTING_AGENT, SETTING_WRITES, SLOT_NONE, State,
     Transition,
 };
 use varmor_common::compile::bpf::Artefact;
 
 use super::super::{Counters, EnforcerError};
+use super::own::Own;
 use super::pins::Pins;
 use super::raw::{Shared, delete_element, inner_map_id};
 
@@ -30,6 +31,7 @@ const FAULT_NAMES: [&str; FAULTS as usize] = [
     "orphan",
     "label",
     "length",
+    "mounts",
 ];
 
 /// All maps that user space writes or reads.
@@ -38,6 +40,7 @@ pub(super) struct Tables {
     bindings: Array<MapData, Shared<Binding>>,
     slots: Array<MapData, u32>,
     settings: Array<MapData, u32>,
+    aliased: Array<MapData, u32>,
     counters: PerCpuArray<MapData, u64>,
     descriptors: ArrayOfMaps<MapData, Array<MapData, Shared<Descriptor>>>,
     states: ArrayOfMaps<MapData, Array<MapData, Shared<State>>>,
@@ -49,6 +52,7 @@ pub(super) struct Tables {
     outer: Vec<MapData>,
     /// By slot: the indexes that it uses, as far as they are known.
     owned: BTreeMap<u32, Vec<u32>>,
+    own: Own,
 }
 
 fn failed<E>(operation: &'static str) -> impl FnOnce(E) -> EnforcerError
@@ -86,6 +90,7 @@ impl Tables {
             bindings: open!(pins, Array, "BINDINGS"),
             slots: open!(pins, Array, "SLOTS"),
             settings: open!(pins, Array, "SETTINGS"),
+            aliased: open!(pins, Array, "ALIASED"),
             counters: open!(pins, PerCpuArray, "COUNTERS"),
             descriptors: open!(pins, ArrayOfMaps, "DESCRIPTORS"),
             states: open!(pins, ArrayOfMaps, "STATES"),
@@ -93,6 +98,7 @@ impl Tables {
             component_globs: open!(pins, ArrayOfMaps, "COMPONENT_GLOBS"),
             mount_sources: open!(pins, ArrayOfMaps, "MOUNT_SOURCES"),
             points: open!(pins, ArrayOfMaps, "POINTS"),
+            own: Own::open(pins)?,
             outer: outer_names
                 .iter()
                 .map(|name| data(pins, name))
@@ -268,11 +274,19 @@ impl Tables {
             }
             Ok::<_, EnforcerError>(())
         })?;
+        for outer in &self.outer {
+            self.own.seal(outer, index)?;
+        }
         Ok(descriptor)
     }
 
     /// Forgets the tables of indexes that no slot points at any more.
-    fn drop_artefacts(&self, indexes: &[u32]) {
+    fn drop_artefacts(&mut self, indexes: &[u32]) {
+        for &index in indexes {
+            for map in &self.outer {
+                self.own.strike(map, index);
+            }
+        }
         // As in `fill`: each deletion waits.
         std::thread::scope(|scope| {
             for &index in indexes {
@@ -332,6 +346,25 @@ impl Tables {
         self.settings
             .set(SETTING_WRITES, writes, 0)
             .map_err(failed("write the settings"))
+    }
+
+    /// Lists all pinned objects as the enforcer's own.
+    pub(super) fn list_own(&mut self, pins: &Pins) -> Result<(), EnforcerError> {
+        self.own.list_pinned(pins)
+    }
+
+    /// Says which process protected tasks may not touch.
+    pub(super) fn set_agent(&mut self, process: u32) -> Result<(), EnforcerError> {
+        self.settings
+            .set(SETTING_AGENT, process, 0)
+            .map_err(failed("write the settings"))
+    }
+
+    /// The objects of the binding's next container have one name each.
+    pub(super) fn clear_aliases(&mut self, binding: u32) -> Result<(), EnforcerError> {
+        self.aliased
+            .set(binding, 0, 0)
+            .map_err(failed("clear the note of aliases"))
     }
 
     pub(super) fn managed(&self) -> Result<BTreeMap<u64, Managed>, EnforcerError> {

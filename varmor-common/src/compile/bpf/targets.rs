@@ -1,6 +1,6 @@
 //! Target groups: which bit of a task's domain each group has, and what a task in several groups is judged by.
 
-use super::{Artefact, CompileError, HookGroups, Unsupported, one};
+use super::{Artefact, CompileError, HookGroups, Kernel, Unsupported, one};
 use crate::abi::MAX_TARGETS;
 use crate::matcher::{Component, Pattern, name_hash};
 use crate::profile::{Profile, TargetGroup};
@@ -99,6 +99,7 @@ pub(super) fn domains(
     profile: &Profile,
     key: u64,
     bits: &Bits,
+    kernel: &Kernel,
 ) -> Result<Vec<(u32, Artefact)>, CompileError> {
     let live = bits.live();
     (1..=live)
@@ -110,7 +111,7 @@ pub(super) fn domains(
                 inert: Vec::new(),
                 ..profile.clone()
             };
-            Ok((mask, one(&effective, key, bits)?))
+            Ok((mask, one(&effective, key, bits, kernel)?))
         })
         .collect()
 }
@@ -141,6 +142,10 @@ impl Artefact {
 
     /// Notes the rules that have no effect and the hooks that tasks in target groups need.
     pub(super) fn complete(&mut self, profile: &Profile) {
+        // Rules of the domain of all groups are numbered like those that are in force.
+        if let Some((_, all)) = self.domains.last() {
+            self.unsupported = all.unsupported.clone();
+        }
         let in_force = profile.in_force().count();
         for (inert, index) in profile.inert.iter().zip(in_force..) {
             self.unsupported.push(Unsupported {

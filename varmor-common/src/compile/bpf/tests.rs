@@ -2,6 +2,7 @@
 
 mod allow_list;
 mod catalogue;
+mod devices;
 mod differential;
 mod documented;
 mod many;

@@ -55,10 +55,24 @@ fn rules_contribute_what_the_catalogue_says() {
                 "mount /sys{,/**} * 3220 0",
             ],
         ),
-        ("disallow-debug-disk-device", &["rwa /dev/vda", "rwa /dev/vda1"]),
+        (
+            "disallow-debug-disk-device",
+            &["device Block 254:0 7", "device Block 254:1 7"],
+        ),
+        ("disallow-create-user-ns", &["userns"]),
+        ("disallow-abuse-user-ns", &["cap 200000", "userns"]),
+        (
+            "mitigate-disk-device-number-leak",
+            &[
+                "r /proc/partitions",
+                "r /proc/**/mountinfo",
+                "device Block 254:0 4",
+                "device Block 254:1 4",
+            ],
+        ),
         (
             "disallow-mount-disk-device",
-            &["mount /dev/vda * 0 200", "mount /dev/vda1 * 0 200"],
+            &["device Block 254:0 8", "device Block 254:1 8"],
         ),
         ("disallow-access-procfs-root", &["ptrace 4 Outside"]),
         (

@@ -6,7 +6,7 @@ mod compiled;
 mod modes;
 mod raw;
 
-use super::{Built, NodeFacts, Object, Profile, Verdict, build};
+use super::{Built, Disk, NodeFacts, Object, Profile, Verdict, build};
 use crate::policy::{load, render};
 
 /// Builds a policy whose `spec.policy` is this YAML.
@@ -19,7 +19,13 @@ fn built(policy: &str) -> Built {
         loaded.diagnostics.iter().map(render).collect::<Vec<_>>()
     );
     let facts = NodeFacts {
-        disk_devices: vec!["vda".into(), "vda1".into()],
+        disk_devices: [("vda", 0), ("vda1", 1)]
+            .map(|(name, minor)| Disk {
+                name: name.to_owned(),
+                major: 254,
+                minor,
+            })
+            .to_vec(),
     };
     build(&loaded.documents[0], &facts)
 }
@@ -87,6 +93,17 @@ fn object(object: &Object) -> String {
                 rule.none
             )
         }
+        Object::Device(rule) => {
+            let number = |part: Option<u32>| part.map_or("*".to_owned(), |number| number.to_string());
+            format!(
+                "device {:?} {}:{} {:x}",
+                rule.kind,
+                number(rule.major),
+                number(rule.minor),
+                rule.access.0
+            )
+        }
+        Object::UserNamespace => "userns".to_owned(),
     }
 }
 

@@ -6,7 +6,7 @@ use super::{KEY, compiled};
 use crate::abi::{PERM_READ, PERM_WRITE};
 use crate::matcher::{PathView, Walk};
 use crate::policy;
-use crate::profile::{NodeFacts, Profile, build};
+use crate::profile::{Disk, NodeFacts, Profile, build};
 use crate::rules::{RuleList, catalogue};
 
 /// A policy with every built-in rule on top of `RuntimeDefault`, and raw rules for `folders` folders.
@@ -47,7 +47,11 @@ fn everything(folders: u32) -> Profile {
     let built = build(
         document,
         &NodeFacts {
-            disk_devices: vec!["vda".to_owned(), "vda1".to_owned()],
+            disk_devices: vec![Disk {
+                name: "vda".to_owned(),
+                major: 254,
+                minor: 0,
+            }],
         },
     );
     built.profile.expect("the policy is valid")

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::super::load;
 use super::GOOD;
 use crate::policy::render;
-use crate::profile::{NodeFacts, build};
+use crate::profile::{Disk, NodeFacts, build};
 
 /// Loads, renders and builds everything; the diagnostics must point into the file.
 fn survives(bytes: &[u8]) {
@@ -24,7 +24,7 @@ fn survives(bytes: &[u8]) {
         let built = build(
             document,
             &NodeFacts {
-                disk_devices: vec!["vda".into()],
+                disk_devices: vec![Disk::default()],
             },
         );
         assert_eq!(

@@ -10,6 +10,8 @@ pub(super) struct Attempt {
     pub(super) run: fn() -> Result<(), Failure>,
     /// The kernel facility without which nothing refuses the operation, if this kernel lacks it.
     pub(super) missing: fn() -> Option<String>,
+    /// What the enforcer must say when it refuses; empty = anything.
+    pub(super) says: &'static str,
 }
 
 /// What happens under the policy.
@@ -27,6 +29,7 @@ impl Attempt {
             expect: Expect::Denied,
             run,
             missing: || None,
+            says: "",
         }
     }
 
@@ -37,11 +40,16 @@ impl Attempt {
             expect: Expect::Allowed,
             run,
             missing: || None,
+            says: "",
         }
     }
 
     pub(super) fn unless(self, missing: fn() -> Option<String>) -> Self {
         Self { missing, ..self }
+    }
+
+    pub(super) fn saying(self, says: &'static str) -> Self {
+        Self { says, ..self }
     }
 
     pub(super) fn outcome(&self) -> Outcome {

@@ -1,13 +1,19 @@
 //! `enforce`: the kernel programs on a real kernel, without containers. Every attempt is made three times: before
 //! the policy (it works), under it (an attack is refused, a benign operation works), and after it (it works again).
 
+mod aliases;
 mod attempt;
+mod attributes;
+mod devices;
 mod execution;
 mod files;
+mod guard;
 mod identity;
 mod mounts;
+mod namespaces;
 mod network;
 mod policies;
+mod raw;
 mod stage;
 
 use std::{
@@ -26,6 +32,8 @@ const VARMOR: &str = "/varmor";
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
+    /// Only these policies (all)
+    policies: Vec<String>,
     /// Make the attempts of this policy and print the outcomes, one JSON line each (internal)
     #[arg(long)]
     attempts: Option<String>,
@@ -65,7 +73,8 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
     }
     stage::prepare().context("prepare the guest")?;
     let mut good = true;
-    for (policy, text) in policies::ALL {
+    let wanted = |policy: &str| args.policies.is_empty() || args.policies.iter().any(|name| name == policy);
+    for (policy, text) in policies::ALL.iter().filter(|(policy, _)| wanted(policy)) {
         good &= judge(policy, text)?;
     }
     Ok(if good {
@@ -82,6 +91,11 @@ fn all() -> Vec<Attempt> {
         identity::attempts(),
         mounts::attempts(),
         network::attempts(),
+        guard::attempts(),
+        attributes::attempts(),
+        devices::attempts(),
+        namespaces::attempts(),
+        aliases::attempts(),
     ]
     .into_iter()
     .flatten()
@@ -112,18 +126,22 @@ fn judge(policy: &str, text: &str) -> Result<bool> {
     let file = format!("/tmp/{policy}.yaml");
     std::fs::write(&file, text)?;
     let free = ["/varmor-guest", "enforce", "--attempts", policy];
-    let before = outcomes(Command::new(free[0]).args(&free[1..]))?;
+    let (before, _) = outcomes(Command::new(free[0]).args(&free[1..]))?;
     let start = Instant::now();
-    let during = outcomes(
+    let (during, said) = outcomes(
         Command::new(VARMOR)
             .args(["run", "--policy", &file, "--"])
             .args(free),
     )?;
     let ms = start.elapsed().as_millis();
-    let after = outcomes(Command::new(free[0]).args(&free[1..]))?;
+    let (after, _) = outcomes(Command::new(free[0]).args(&free[1..]))?;
     let mut good = true;
     for attempt in all().iter().filter(|attempt| attempt.policy == policy) {
-        let (outcome, detail) = verdict(attempt, &before, &during, &after);
+        let (mut outcome, mut detail) = verdict(attempt, &before, &during, &after);
+        if outcome == "passed" && !said.contains(attempt.says) {
+            outcome = "failed";
+            detail = format!("refused, but the enforcer did not say `{}`: {said}", attempt.says);
+        }
         good &= outcome != "failed";
         let line = Line {
             suite: "enforce",
@@ -147,7 +165,8 @@ fn judge(policy: &str, text: &str) -> Result<bool> {
 
 type Outcomes = BTreeMap<String, Outcome>;
 
-fn outcomes(command: &mut Command) -> Result<Outcomes> {
+/// What became of the attempts, and what was said beside.
+fn outcomes(command: &mut Command) -> Result<(Outcomes, String)> {
     let output = command.output().context("start the attempts")?;
     let errors = String::from_utf8_lossy(&output.stderr);
     ensure!(
@@ -156,9 +175,11 @@ fn outcomes(command: &mut Command) -> Result<Outcomes> {
         output.status
     );
     let text = String::from_utf8(output.stdout).context("read the outcomes")?;
-    text.lines()
+    let outcomes = text
+        .lines()
         .map(|line| serde_json::from_str(line).with_context(|| format!("read `{line}`")))
-        .collect()
+        .collect::<Result<_>>()?;
+    Ok((outcomes, errors.into_owned()))
 }
 
 fn verdict(

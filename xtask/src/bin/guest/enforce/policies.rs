@@ -4,6 +4,16 @@
 pub(super) const RULES: &str = "rules";
 /// Every capability.
 pub(super) const NO_CAPABILITY: &str = "no-capability";
+/// A policy without rules.
+pub(super) const NO_RULES: &str = "no-rules";
+/// Writing one folder of a disk, and the upper layer of an overlay.
+pub(super) const ATTRIBUTES: &str = "attributes";
+/// The disks of the machine.
+pub(super) const DEVICES: &str = "devices";
+/// User namespaces.
+pub(super) const NAMESPACES: &str = "namespaces";
+/// Files, in a container that may mount.
+pub(super) const ALIASES: &str = "aliases";
 /// The mode's own rules.
 pub(super) const RUNTIME_DEFAULT: &str = "runtime-default";
 
@@ -71,5 +81,88 @@ spec:
   target: {kind: Pod, name: any}
   policy: {enforcer: BPF, mode: RuntimeDefault}
 ",
+    ),
+    (
+        NO_RULES,
+        r"
+apiVersion: crd.varmor.org/v1beta1
+kind: VarmorPolicy
+metadata: {name: no-rules, namespace: demo}
+spec:
+  target: {kind: Pod, name: any}
+  policy: {enforcer: BPF, mode: AlwaysAllow}
+",
+    ),
+    (
+        ATTRIBUTES,
+        r#"
+apiVersion: crd.varmor.org/v1beta1
+kind: VarmorPolicy
+metadata: {name: attributes, namespace: demo}
+spec:
+  target: {kind: Pod, name: any}
+  policy:
+    enforcer: BPF
+    mode: EnhanceProtect
+    enhanceProtect:
+      privileged: true
+      bpfRawRules:
+        files:
+        - {qualifiers: [deny], pattern: "/disk/ro/**", permissions: [write]}
+        - {qualifiers: [deny], pattern: "/tmp/up/**", permissions: [write]}
+"#,
+    ),
+    (
+        DEVICES,
+        r#"
+apiVersion: crd.varmor.org/v1beta1
+kind: VarmorPolicy
+metadata: {name: devices, namespace: demo}
+spec:
+  target: {kind: Pod, name: any}
+  policy:
+    enforcer: BPF
+    mode: EnhanceProtect
+    enhanceProtect:
+      privileged: true
+      hardeningRules: [disallow-debug-disk-device, disallow-mount-disk-device]
+"#,
+    ),
+    (
+        NAMESPACES,
+        r#"
+apiVersion: crd.varmor.org/v1beta1
+kind: VarmorPolicy
+metadata: {name: namespaces, namespace: demo}
+spec:
+  target: {kind: Pod, name: any}
+  policy:
+    enforcer: BPF
+    mode: EnhanceProtect
+    enhanceProtect:
+      privileged: true
+      hardeningRules: [disallow-create-user-ns]
+"#,
+    ),
+    (
+        ALIASES,
+        r#"
+apiVersion: crd.varmor.org/v1beta1
+kind: VarmorPolicy
+metadata: {name: aliases, namespace: demo}
+spec:
+  target: {kind: Pod, name: any}
+  policy:
+    enforcer: BPF
+    mode: EnhanceProtect
+    enhanceProtect:
+      privileged: true
+      hardeningRules: [disallow-mount-procfs]
+      bpfRawRules:
+        files:
+        - {qualifiers: [deny], pattern: "/prot/**", permissions: [all]}
+        - {qualifiers: [deny], pattern: "/disk/ro/**", permissions: [write]}
+        - {qualifiers: [deny], pattern: "/mnt/vol/**", permissions: [read]}
+"#,
     ),
 ];

@@ -40,6 +40,8 @@ pub(super) fn prepare() -> Result<()> {
         "/tmp/wk",
         "/moved",
         "/stack",
+        "/disk",
+        "/mnt/vol",
     ] {
         fs::create_dir_all(folder)?;
     }
@@ -56,6 +58,9 @@ pub(super) fn prepare() -> Result<()> {
         "/readonly/file",
         "/open/file",
         "/tmp/lo/file",
+        "/tmp/lo/copied-0",
+        "/tmp/lo/copied-1",
+        "/tmp/lo/copied-2",
         &format!("/globs/{LONG_NAME}"),
         &format!("/globs/{LONG_NAME}.txt"),
     ] {
@@ -101,6 +106,14 @@ pub(super) fn prepare() -> Result<()> {
         MsFlags::empty(),
         Some(layers),
     )?;
+    mount(
+        Some("tmpfs"),
+        "/mnt/vol",
+        Some("tmpfs"),
+        MsFlags::empty(),
+        NOTHING,
+    )?;
+    disk().context("make a disk")?;
     for address in ["10.1.2.3/32", "10.9.8.7/32"] {
         let status = Command::new("/bin/busybox")
             .args(["ip", "addr", "add", address, "dev", "lo"])
@@ -108,6 +121,31 @@ pub(super) fn prepare() -> Result<()> {
         ensure!(status.success(), "add {address} to lo");
     }
     listen()
+}
+
+/// A file as the disk `/dev/loop0`, with a filesystem at /disk, and a node of it with a name of its own.
+fn disk() -> Result<()> {
+    fs::File::create("/tmp/disk")?.set_len(8 << 20)?;
+    for command in [
+        &["mke2fs", "-F", "/tmp/disk"][..],
+        &["losetup", "/dev/loop0", "/tmp/disk"],
+        &["mount", "-t", "ext2", "/dev/loop0", "/disk"],
+    ] {
+        let output = Command::new("/bin/busybox").args(command).output()?;
+        ensure!(
+            output.status.success(),
+            "{command:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    let number = nix::sys::stat::stat("/dev/loop0")?.st_rdev;
+    let (kind, mode) = (nix::sys::stat::SFlag::S_IFBLK, nix::sys::stat::Mode::S_IRUSR);
+    nix::sys::stat::mknod("/open/innocent", kind, mode, number)?;
+    for folder in ["/disk/ro", "/disk/free"] {
+        fs::create_dir_all(folder)?;
+        fs::write(format!("{folder}/file"), "content")?;
+    }
+    Ok(())
 }
 
 /// Listens on every address, so that an attempt that is not refused succeeds.
