@@ -6,12 +6,14 @@
 mod automaton;
 mod event;
 mod identity;
+mod network;
 mod points;
 mod profile;
 
 pub use automaton::*;
 pub use event::*;
 pub use identity::*;
+pub use network::*;
 pub use points::*;
 pub use profile::*;
 

@@ -1,18 +1,20 @@
 //! The descriptor of a compiled profile: everything about it that is not a table.
 
+use super::NetStarts;
+
 /// Violations are logged and allowed.
 pub const PROFILE_COMPLAIN: u32 = 1;
 /// The profile has rules about filesystems (`proc`, `sysfs`, `cgroup`), which are judged at their root.
 pub const PROFILE_FILESYSTEMS: u32 = 1 << 1;
-/// The profile has socket points.
+/// The profile has socket rules.
 pub const PROFILE_SOCKETS: u32 = 1 << 2;
-/// The profile has destination points.
+/// The profile has rules about destinations.
 pub const PROFILE_EGRESS: u32 = 1 << 3;
+/// The profile has rules about local addresses that the outside can reach.
+pub const PROFILE_INGRESS: u32 = 1 << 12;
 
 /// 64 Kbit: one look-up in thirty is in vain at 2,000 different names, one in seven at 10,000.
 pub const BLOOM_WORDS: usize = 1024;
-pub const MAX_ADDRESS_LENGTHS: usize = 32;
-pub const MAX_PORT_LENGTHS: usize = 17;
 pub const MAX_MOUNT_CLASSES: usize = 63;
 
 /// Ptrace permissions, as vArmor names them.
@@ -75,17 +77,12 @@ pub struct Descriptor {
     /// Site per capability.
     pub cap_sites: [u32; 64],
     pub ptrace: PtraceRules,
-    /// Existing address prefix lengths, `address_lengths` of them.
-    pub address_length: [u8; MAX_ADDRESS_LENGTHS],
-    /// Existing port prefix lengths, `port_lengths` of them.
-    pub port_length: [u8; 24],
-    pub address_lengths: u32,
-    pub port_lengths: u32,
+    pub net: NetStarts,
     /// Word `(h >> 6) % BLOOM_WORDS`, bit `h % 64`: may a transition with symbol `h` exist?
     pub bloom: [u64; BLOOM_WORDS],
     pub mounts: [MountClass; 64],
 }
-const _: () = assert!(size_of::<Descriptor>() == 48 + 256 + 48 + 32 + 24 + 8 + 8192 + 1536);
+const _: () = assert!(size_of::<Descriptor>() == 48 + 256 + 48 + 2312 + 8192 + 1536);
 
 impl Default for Descriptor {
     fn default() -> Self {
@@ -102,10 +99,7 @@ impl Default for Descriptor {
             caps_audit: 0,
             cap_sites: [0; 64],
             ptrace: PtraceRules::default(),
-            address_length: [0; MAX_ADDRESS_LENGTHS],
-            port_length: [0; 24],
-            address_lengths: 0,
-            port_lengths: 0,
+            net: NetStarts::default(),
             bloom: [0; BLOOM_WORDS],
             mounts: [MountClass::default(); 64],
         }

@@ -12,8 +12,8 @@ mod tests;
 pub use error::CompileError;
 
 use crate::abi::{
-    Descriptor, GlobRow, PERM_EXEC, PROFILE_COMPLAIN, PROFILE_EGRESS, PROFILE_SOCKETS, Point, PointKey,
-    State, Transition,
+    Descriptor, GlobRow, NetRow, NetTest, PERM_EXEC, PERM_WRITE, PROFILE_COMPLAIN, PROFILE_EGRESS, PROFILE_INGRESS,
+    PROFILE_SOCKETS, Point, PointKey, State, Transition,
 };
 use crate::profile::{Object, Profile, ProfileMode, Verdict};
 
@@ -32,7 +32,7 @@ pub fn compile(profile: &Profile, key: u64) -> Result<Artefact, CompileError> {
     artefact.mount_sources = mounts::sources(profile, &patterns, &classes)?;
     paths::compile(profile, &patterns, &classes, key, &mut sites, &mut artefact)?;
     tasks::compile(profile, &mut sites, &mut artefact.descriptor);
-    network::compile(profile, &mut sites, &mut artefact)?;
+    network::compile(profile, network::Defaults::default(), &mut sites, &mut artefact)?;
     if profile.mode == ProfileMode::Complain {
         artefact.descriptor.flags |= PROFILE_COMPLAIN;
     }
@@ -52,6 +52,8 @@ fn hooks(profile: &Profile, descriptor: &Descriptor) -> HookGroups {
         ),
         (descriptor.flags & PROFILE_SOCKETS != 0, HookGroups::SOCKET),
         (descriptor.flags & PROFILE_EGRESS != 0, HookGroups::EGRESS),
+        (descriptor.flags & PROFILE_INGRESS != 0, HookGroups::INGRESS),
+        (descriptor.file_perms & PERM_WRITE != 0, HookGroups::UNIX),
         (descriptor.mount_classes != 0, HookGroups::MOUNT),
         (
             has(|object| matches!(object, Object::Ptrace(_))),
@@ -76,6 +78,10 @@ pub struct Artefact {
     /// Byte automaton of the mount sources; `accept` = bit set of mount classes. Empty without mount rules.
     pub mount_sources: Vec<GlobRow>,
     pub points: Vec<(PointKey, Point)>,
+    /// Rows of the decision diagram of the network rules.
+    pub net_rows: Vec<NetRow>,
+    /// Tests of the decision diagram of the network rules.
+    pub net_tests: Vec<NetTest>,
     /// Index = site. Site 0 is no site.
     pub sites: Vec<Site>,
     /// Hook groups that this profile needs.
@@ -112,6 +118,9 @@ impl HookGroups {
     pub const EGRESS: Self = Self(1 << 4);
     pub const MOUNT: Self = Self(1 << 5);
     pub const PTRACE: Self = Self(1 << 6);
+    pub const INGRESS: Self = Self(1 << 12);
+    /// Connections to the sockets of paths: write rules hold for them.
+    pub const UNIX: Self = Self(1 << 13);
 
     #[must_use]
     pub const fn union(self, other: Self) -> Self {

@@ -67,6 +67,7 @@ pub enum Object {
     Capability(CapabilitySet),
     Socket(SocketRule),
     Egress(EgressRule),
+    Ingress(IngressRule),
     Ptrace(PtraceRule),
     Mount(MountRule),
 }
@@ -127,6 +128,17 @@ pub struct EgressRule {
     /// `None` = every address of both families.
     pub network: Option<IpNet>,
     /// Empty = every port.
+    pub ports: Vec<PortRange>,
+}
+
+/// Local addresses that the outside can reach: binding to them, listening and accepting on them.
+///
+/// An unspecified address stands for every local address: a rule that denies one of them denies it too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IngressRule {
+    /// `None` = every address of both families.
+    pub network: Option<IpNet>,
+    /// Empty = every port, and those that the kernel chooses.
     pub ports: Vec<PortRange>,
 }
 

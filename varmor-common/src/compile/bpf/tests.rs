@@ -5,6 +5,7 @@ mod differential;
 mod documented;
 mod mounts;
 mod network;
+mod network_scale;
 mod random;
 mod scale;
 mod tasks;
