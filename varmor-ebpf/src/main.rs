@@ -7,7 +7,7 @@
 #![feature(asm_experimental_arch)]
 
 mod audit;
-mod egress;
+mod destination;
 mod hooks;
 mod identity;
 mod kernel;
@@ -15,6 +15,7 @@ mod maps;
 mod mount;
 mod offsets;
 mod path;
+mod seen;
 mod verdict;
 
 #[panic_handler]

@@ -41,6 +41,10 @@ facts! {
     MOUNT_PARENT: u32,
     MOUNT_VFSMOUNT: u32,
     MOUNT_NAMESPACE: u32,
+    /// The list of the mounts on a mount (`mnt_mounts`), and the place in that list (`mnt_child`).
+    MOUNT_CHILDREN: u32,
+    MOUNT_CHILD: u32,
+    MNTNS_ROOT: u32,
     MNTNS_SEQ: u32,
     MNTNS_INUM: u32,
     BPRM_FILE: u32,
@@ -58,7 +62,9 @@ facts! {
     VMA_FILE: u32,
     SOCKET_SK: u32,
     SOCK_FAMILY: u32,
-    SOCK_PROTOCOL: u32,
+    SOCK_NUM: u32,
+    SOCK_RCV_SADDR: u32,
+    SOCK_V6_RCV_SADDR: u32,
+    UNIX_PATH: u32,
     MSG_NAME: u32,
-    MSG_NAMELEN: u32,
 }

@@ -134,7 +134,7 @@ const MOUNT_FLAGS: [(u32, &str); 21] = [
     (1 << 24, "strictatime"),
 ];
 
-const OPERATIONS: [(u32, &str); 27] = [
+const OPERATIONS: [(u32, &str); 30] = [
     (operation::OPEN, "open"),
     (operation::TRUNCATE, "truncate"),
     (operation::CREATE, "create"),
@@ -162,6 +162,9 @@ const OPERATIONS: [(u32, &str); 27] = [
     (operation::TRACEME, "traceme"),
     (operation::SETATTR, "setattr"),
     (operation::FORK, "fork"),
+    (operation::BIND, "bind"),
+    (operation::LISTEN, "listen"),
+    (operation::ACCEPT, "accept"),
 ];
 
 const FAULTS: [&str; abi::FAULTS as usize] = [

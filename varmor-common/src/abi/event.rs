@@ -68,6 +68,9 @@ pub mod operation {
     pub const TRACEME: u32 = 25;
     pub const SETATTR: u32 = 26;
     pub const FORK: u32 = 27;
+    pub const BIND: u32 = 40;
+    pub const LISTEN: u32 = 41;
+    pub const ACCEPT: u32 = 42;
 }
 
 /// Bytes of a path in an event; a longer path keeps its tail.

@@ -53,7 +53,10 @@ fn hooks(profile: &Profile, descriptor: &Descriptor) -> HookGroups {
         (descriptor.flags & PROFILE_SOCKETS != 0, HookGroups::SOCKET),
         (descriptor.flags & PROFILE_EGRESS != 0, HookGroups::EGRESS),
         (descriptor.flags & PROFILE_INGRESS != 0, HookGroups::INGRESS),
-        (descriptor.file_perms & PERM_WRITE != 0, HookGroups::UNIX),
+        (
+            (descriptor.file_perms | descriptor.file_default) & PERM_WRITE != 0,
+            HookGroups::UNIX,
+        ),
         (descriptor.mount_classes != 0, HookGroups::MOUNT),
         (
             has(|object| matches!(object, Object::Ptrace(_))),

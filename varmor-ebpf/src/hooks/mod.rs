@@ -8,6 +8,7 @@ mod identity;
 mod mount;
 mod network;
 mod ptrace;
+mod unix;
 
 /// The current task's subject, or the end of the hook.
 macro_rules! subject_or_return {

@@ -7,8 +7,9 @@ use anyhow::{Context, Result};
 use super::modules;
 use crate::{cpio::Archive, kernel::Kernel, process, tools};
 
-/// What a guest without containers loads: overlay mounts are what containers are made of.
-const MINIMAL: &[&str] = &["overlay"];
+/// What a guest without containers loads: overlay mounts are what containers are made of. SCTP sockets are a way to the
+/// network of their own.
+const MINIMAL: &[&str] = &["overlay", "sctp"];
 /// What is needed to reach the disk.
 const DISK: &[&str] = &["virtio_pci", "virtio_blk", "ext4"];
 

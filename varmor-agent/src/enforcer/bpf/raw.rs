@@ -25,7 +25,7 @@ macro_rules! shared {
 }
 
 shared!(
-    Binding, Descriptor, GlobRow, Managed, Point, PointKey, State, Transition
+    Binding, Descriptor, GlobRow, Managed, NetRow, NetTest, Point, PointKey, State, Transition
 );
 
 /// Deletes an element of a map whose keys are `u32` indexes: aya has no call for arrays of maps.

@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 use aya::maps::{Array, ArrayOfMaps, HashMap, Map, MapData, PerCpuArray};
 use varmor_common::abi::{
     Binding, COUNTER_AUDITED, COUNTER_DENIED, COUNTER_FAULTS, COUNTER_LOST, Descriptor, FAULTS, GlobRow,
-    MAX_ARTEFACTS, Managed, Point, PointKey, SETTING_ADOPT, State, Transition,
+    MAX_ARTEFACTS, Managed, NetRow, NetTest, Point, PointKey, SETTING_ADOPT, State, Transition,
 };
 use varmor_common::compile::bpf::Artefact;
 
@@ -44,6 +44,8 @@ pub(super) struct Tables {
     component_globs: ArrayOfMaps<MapData, Array<MapData, Shared<GlobRow>>>,
     mount_sources: ArrayOfMaps<MapData, Array<MapData, Shared<GlobRow>>>,
     points: ArrayOfMaps<MapData, HashMap<MapData, Shared<PointKey>, Shared<Point>>>,
+    net_rows: ArrayOfMaps<MapData, Array<MapData, Shared<NetRow>>>,
+    net_tests: ArrayOfMaps<MapData, Array<MapData, Shared<NetTest>>>,
     /// Outer maps again, by descriptor, for deletions.
     outer: Vec<MapData>,
 }
@@ -77,6 +79,8 @@ impl Tables {
             "COMPONENT_GLOBS",
             "MOUNT_SOURCES",
             "POINTS",
+            "NET_ROWS",
+            "NET_TESTS",
         ];
         Ok(Self {
             cgroups: open!(pins, HashMap, "CGROUPS"),
@@ -90,6 +94,8 @@ impl Tables {
             component_globs: open!(pins, ArrayOfMaps, "COMPONENT_GLOBS"),
             mount_sources: open!(pins, ArrayOfMaps, "MOUNT_SOURCES"),
             points: open!(pins, ArrayOfMaps, "POINTS"),
+            net_rows: open!(pins, ArrayOfMaps, "NET_ROWS"),
+            net_tests: open!(pins, ArrayOfMaps, "NET_TESTS"),
             outer: outer_names
                 .iter()
                 .map(|name| data(pins, name))
@@ -176,8 +182,10 @@ impl Tables {
                 .points
                 .iter()
                 .map(|(key, point)| (Shared(*key), Shared(*point))),
-            "destinations",
+            "points",
         )?;
+        let net_rows = rows(&artefact.net_rows, "network rows")?;
+        let net_tests = rows(&artefact.net_tests, "network tests")?;
         let descriptor = rows(std::slice::from_ref(&artefact.descriptor), "descriptor")?;
         self.states
             .set(index, &states, 0)
@@ -193,7 +201,13 @@ impl Tables {
             .map_err(failed("publish mount sources"))?;
         self.points
             .set(index, &points, 0)
-            .map_err(failed("publish destinations"))?;
+            .map_err(failed("publish points"))?;
+        self.net_rows
+            .set(index, &net_rows, 0)
+            .map_err(failed("publish network rows"))?;
+        self.net_tests
+            .set(index, &net_tests, 0)
+            .map_err(failed("publish network tests"))?;
         self.descriptors
             .set(index, &descriptor, 0)
             .map_err(failed("publish the descriptor"))?;

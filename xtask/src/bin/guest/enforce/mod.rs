@@ -9,6 +9,7 @@ mod mounts;
 mod network;
 mod policies;
 mod stage;
+mod unix;
 
 use std::{
     collections::BTreeMap,
@@ -82,6 +83,7 @@ fn all() -> Vec<Attempt> {
         identity::attempts(),
         mounts::attempts(),
         network::attempts(),
+        unix::attempts(),
     ]
     .into_iter()
     .flatten()
