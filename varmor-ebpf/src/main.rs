@@ -8,7 +8,7 @@
 
 mod alias;
 mod audit;
-mod egress;
+mod destination;
 mod field;
 mod hooks;
 mod identity;
@@ -17,6 +17,7 @@ mod maps;
 mod mount;
 mod offsets;
 mod path;
+mod seen;
 mod verdict;
 
 #[panic_handler]

@@ -11,7 +11,7 @@ use aya_ebpf::{
 };
 use varmor_common::abi::{
     Binding, COUNTER_FAULTS, Descriptor, FAULTS, GlobRow, MAX_ARTEFACTS, MAX_BINDINGS, MAX_OWN, MAX_SLOTS, Managed,
-    Point, PointKey, SETTINGS as SETTING_WORDS, State, Transition,
+    NetRow, NetTest, Point, PointKey, SETTINGS as SETTING_WORDS, State, Transition,
 };
 
 const NO_PREALLOC: usize = 1;
@@ -48,6 +48,13 @@ pub static MOUNT_SOURCES: ArrayOfMaps<GlobTable, ARTEFACTS> = ArrayOfMaps::new()
 #[btf_map]
 pub static POINTS: ArrayOfMaps<PointTable, ARTEFACTS> = ArrayOfMaps::new();
 
+#[btf_map]
+static NET_ROWS: ArrayOfMaps<Array<[u64; size_of::<NetRow>() / 8], 1, INNER_MAP>, ARTEFACTS> =
+    ArrayOfMaps::new();
+#[btf_map]
+static NET_TESTS: ArrayOfMaps<Array<[u64; size_of::<NetTest>() / 8], 1, INNER_MAP>, ARTEFACTS> =
+    ArrayOfMaps::new();
+
 pub type TransitionTable = HashMap<Transition, u32, 1, NO_PREALLOC>;
 pub type GlobTable = Array<[u64; size_of::<GlobRow>() / 8], 1, INNER_MAP>;
 /// Value: the verdict in the low half, the site in the high half.
@@ -82,6 +89,24 @@ pub fn glob_row(table: &'static GlobTable, number: u32) -> Option<&'static GlobR
     table
         .get(number)
         .map(|words| unsafe { &*(&raw const *words).cast::<GlobRow>() })
+}
+
+/// A row of the network rules' diagram.
+#[inline(always)]
+pub fn net_row(artefact: u32, number: u32) -> Option<&'static NetRow> {
+    // SAFETY: as in `descriptor`.
+    NET_ROWS
+        .get_value(artefact, &number)
+        .map(|words| unsafe { &*(&raw const *words).cast::<NetRow>() })
+}
+
+/// A test of the network rules' diagram.
+#[inline(always)]
+pub fn net_test(artefact: u32, number: u32) -> Option<&'static NetTest> {
+    // SAFETY: as in `descriptor`.
+    NET_TESTS
+        .get_value(artefact, &number)
+        .map(|words| unsafe { &*(&raw const *words).cast::<NetTest>() })
 }
 
 /// A point of an artefact.

@@ -95,6 +95,8 @@ pub enum Detail {
 pub enum Network {
     Socket { socket: Socket },
     Connect { address: Address },
+    /// A local address that the outside could reach.
+    Listen { address: Address },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -180,9 +182,13 @@ fn detail(raw: &RawEvent) -> Result<Detail, EventError> {
                 protocol: names::protocol(raw.data[0], raw.data[2]),
             },
         }),
-        abi::EVENT_CONNECT => Detail::Network(Network::Connect {
-            address: address(raw.data),
-        }),
+        abi::EVENT_CONNECT => {
+            let address = address(raw.data);
+            Detail::Network(match raw.operation {
+                abi::operation::BIND | abi::operation::LISTEN | abi::operation::ACCEPT => Network::Listen { address },
+                _ => Network::Connect { address },
+            })
+        }
         abi::EVENT_MOUNT => Detail::Mount {
             path: path(),
             r#type: filesystem(raw.data),
@@ -334,6 +340,14 @@ pub(crate) mod tests {
             json(&event),
             serde_json::json!({"operation": "Network", "type": "connect",
                 "address": {"ip": "169.254.169.254", "port": 80}})
+        );
+
+        let mut event = raw(abi::EVENT_CONNECT, abi::operation::BIND, "");
+        event.data = [0, 0, 8080, 10];
+        assert_eq!(
+            json(&event),
+            serde_json::json!({"operation": "Network", "type": "listen",
+                "address": {"ip": "::", "port": 8080}})
         );
 
         let mut event = raw(abi::EVENT_MOUNT, abi::operation::MOUNT, "/dev/sda1");

@@ -134,7 +134,7 @@ const MOUNT_FLAGS: [(u32, &str); 21] = [
     (1 << 24, "strictatime"),
 ];
 
-const OPERATIONS: [(u32, &str); 35] = [
+const OPERATIONS: [(u32, &str); 38] = [
     (operation::OPEN, "open"),
     (operation::TRUNCATE, "truncate"),
     (operation::CREATE, "create"),
@@ -170,6 +170,9 @@ const OPERATIONS: [(u32, &str); 35] = [
     (operation::KILL, "kill"),
     (operation::USERNS, "userns_create"),
     (operation::PERSONALITY, "io_uring personality"),
+    (operation::BIND, "bind"),
+    (operation::LISTEN, "listen"),
+    (operation::ACCEPT, "accept"),
 ];
 
 const FAULTS: [&str; abi::FAULTS as usize] = [

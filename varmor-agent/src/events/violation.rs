@@ -122,7 +122,7 @@ impl Violation {
             Detail::Network(Network::Socket { socket }) => {
                 format!("{}/{}/{}", socket.domain, socket.r#type, socket.protocol)
             }
-            Detail::Network(Network::Connect { address }) => {
+            Detail::Network(Network::Connect { address } | Network::Listen { address }) => {
                 std::net::SocketAddr::new(address.ip, address.port).to_string()
             }
             Detail::Ptrace { permission, peer, .. } => format!("{permission} {peer}"),

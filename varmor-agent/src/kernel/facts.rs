@@ -28,6 +28,9 @@ const WANTED: &[Wanted] = &[
     ("MOUNT_PARENT", "mount", &["mnt_parent"]),
     ("MOUNT_VFSMOUNT", "mount", &["mnt"]),
     ("MOUNT_NAMESPACE", "mount", &["mnt_ns"]),
+    ("MOUNT_CHILDREN", "mount", &["mnt_mounts"]),
+    ("MOUNT_CHILD", "mount", &["mnt_child"]),
+    ("MNTNS_ROOT", "mnt_namespace", &["root"]),
     ("MNTNS_INUM", "mnt_namespace", &["ns.inum"]),
     ("BPRM_FILE", "linux_binprm", &["file"]),
     ("BPRM_FILENAME", "linux_binprm", &["filename"]),
@@ -48,12 +51,13 @@ const WANTED: &[Wanted] = &[
     ("VMA_FILE", "vm_area_struct", &["vm_file"]),
     ("SOCKET_SK", "socket", &["sk"]),
     ("SOCK_FAMILY", "sock", &["__sk_common.skc_family"]),
-    ("SOCK_PROTOCOL", "sock", &["sk_protocol"]),
+    ("SOCK_NUM", "sock", &["__sk_common.skc_num"]),
+    ("SOCK_RCV_SADDR", "sock", &["__sk_common.skc_rcv_saddr"]),
+    ("SOCK_V6_RCV_SADDR", "sock", &["__sk_common.skc_v6_rcv_saddr"]),
+    ("UNIX_PATH", "unix_sock", &["path"]),
     ("MSG_NAME", "msghdr", &["msg_name"]),
     ("MSG_NAMELEN", "msghdr", &["msg_namelen"]),
-    ("MNTNS_ROOT", "mnt_namespace", &["root"]),
     ("MNTNS_EVENT", "mnt_namespace", &["event"]),
-    ("MOUNT_CHILDREN", "mount", &["mnt_mounts"]),
     ("SB_ROOT", "super_block", &["s_root"]),
     ("SB_ID", "super_block", &["s_id"]),
     ("SB_BDEV", "super_block", &["s_bdev"]),
@@ -183,6 +187,11 @@ impl Facts {
         if self.get("DENTRY_NAME_LEN") != parent + 12 || self.get("DENTRY_NAME") != parent + 16 {
             return Err(FactError::Layout(
                 "dentry.d_parent and dentry.d_name are no neighbours",
+            ));
+        }
+        if self.get("VFSMOUNT_SB") != self.get("VFSMOUNT_ROOT") + 8 {
+            return Err(FactError::Layout(
+                "vfsmount.mnt_root and vfsmount.mnt_sb are no neighbours",
             ));
         }
         let mountpoint = btf.field("mount", "mnt_mountpoint").map(|field| field.offset);

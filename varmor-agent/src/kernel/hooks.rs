@@ -32,6 +32,8 @@ const EXEC: HookGroups = HookGroups::EXEC;
 const CAPABILITY: HookGroups = HookGroups::CAPABILITY;
 const SOCKET: HookGroups = HookGroups::SOCKET;
 const EGRESS: HookGroups = HookGroups::EGRESS;
+const INGRESS: HookGroups = HookGroups::INGRESS;
+const UNIX: HookGroups = HookGroups::UNIX;
 const MOUNT: HookGroups = HookGroups::MOUNT;
 const PTRACE: HookGroups = HookGroups::PTRACE;
 const ATTRIBUTE: HookGroups = HookGroups::ATTRIBUTE;
@@ -78,9 +80,18 @@ pub const HOOKS: &[Hook] = &[
     hook("mmap_file", EXEC, Required),
     hook("file_mprotect", EXEC, Required),
     hook("socket_create", SOCKET, Required),
-    hook("socket_post_create", SOCKET, Required),
     hook("socket_connect", EGRESS, Required),
     hook("socket_sendmsg", EGRESS, Required),
+    hook("socket_bind", INGRESS, Required),
+    hook("socket_listen", INGRESS, Required),
+    hook("socket_accept", INGRESS, Required),
+    hook(
+        "sctp_bind_connect",
+        EGRESS.union(INGRESS),
+        CoveredBy("nothing: addresses that SCTP sockets get by setsockopt are not judged on this kernel"),
+    ),
+    hook("unix_stream_connect", UNIX, Required),
+    hook("unix_may_send", UNIX, Required),
     hook("sb_mount", MOUNT_AND_FILE, Required),
     hook("move_mount", MOUNT_AND_FILE, Required),
     hook("sb_kern_mount", MOUNT_AND_DEVICE, Required),

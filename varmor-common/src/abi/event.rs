@@ -73,6 +73,9 @@ pub mod operation {
     pub const TRACEME: u32 = 25;
     pub const SETATTR: u32 = 26;
     pub const FORK: u32 = 27;
+    pub const BIND: u32 = 28;
+    pub const LISTEN: u32 = 29;
+    pub const ACCEPT: u32 = 30;
     pub const SETXATTR: u32 = 40;
     pub const REMOVEXATTR: u32 = 41;
     pub const SETACL: u32 = 42;

@@ -6,6 +6,7 @@
 mod automaton;
 mod event;
 mod identity;
+mod network;
 pub mod patch;
 mod points;
 mod profile;
@@ -13,6 +14,7 @@ mod profile;
 pub use automaton::*;
 pub use event::*;
 pub use identity::*;
+pub use network::*;
 pub use points::*;
 pub use profile::*;
 

@@ -1,14 +1,9 @@
-//! Points: exact keys of sockets and network destinations that one hash look-up decides.
+//! Points: exact keys that one hash look-up decides, and the verdicts.
 
-/// A socket rule: `a` = domain, `b` = type or `ANY`, `c` = protocol or `ANY`.
-pub const POINT_SOCKET: u32 = 1;
-/// A destination rule: `hi`/`lo` = masked IPv6 address (IPv4 as v4-mapped), `a` = prefix length 0..=128,
-/// `b` = masked port, `c` = port prefix length 0..=16.
-pub const POINT_EGRESS: u32 = 2;
 /// A device rule: `a` = major or `ANY`, `b` = minor or `ANY`, `c` = `DEVICE_CHARACTER` or `DEVICE_BLOCK`, `lo` = one
 /// `DEVICE_*` access.
 pub const POINT_DEVICE: u32 = 8;
-/// Wildcard of a socket field or of a device number.
+/// Wildcard of a device number.
 pub const ANY: u32 = u32::MAX;
 
 /// Key of a point.

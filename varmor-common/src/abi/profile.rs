@@ -1,20 +1,22 @@
 //! The descriptor of a compiled profile: everything about it that is not a table.
 
+use super::NetStarts;
+
 /// Violations are logged and allowed.
 pub const PROFILE_COMPLAIN: u32 = 1;
 /// The profile has rules about filesystems (`proc`, `sysfs`, `cgroup`), which are judged at their root.
 pub const PROFILE_FILESYSTEMS: u32 = 1 << 1;
-/// The profile has socket points.
+/// The profile has socket rules.
 pub const PROFILE_SOCKETS: u32 = 1 << 2;
-/// The profile has destination points.
+/// The profile has rules about destinations.
 pub const PROFILE_EGRESS: u32 = 1 << 3;
 /// The profile has device points.
 pub const PROFILE_DEVICES: u32 = 1 << 8;
+/// The profile has rules about local addresses that the outside can reach.
+pub const PROFILE_INGRESS: u32 = 1 << 12;
 
 /// Slots of the filter in front of the transitions.
 pub const FILTER: usize = 32_768;
-pub const MAX_ADDRESS_LENGTHS: usize = 32;
-pub const MAX_PORT_LENGTHS: usize = 17;
 pub const MAX_MOUNT_CLASSES: usize = 63;
 /// Most groups of executables with rules of their own.
 pub const MAX_TARGETS: usize = 6;
@@ -94,12 +96,7 @@ pub struct Descriptor {
     /// Site per capability.
     pub cap_sites: [u32; 64],
     pub ptrace: PtraceRules,
-    /// Existing address prefix lengths, `address_lengths` of them.
-    pub address_length: [u8; MAX_ADDRESS_LENGTHS],
-    /// Existing port prefix lengths, `port_lengths` of them.
-    pub port_length: [u8; 24],
-    pub address_lengths: u32,
-    pub port_lengths: u32,
+    pub net: NetStarts,
     pub mounts: [MountClass; 64],
     /// By `Label::domain`: index of the artefact that holds for a task in these target groups; 0 = this one. The
     /// loader fills it in.
@@ -107,7 +104,7 @@ pub struct Descriptor {
     /// May a transition with a symbol exist? See `matcher::filter`.
     pub filter: [u8; FILTER],
 }
-const _: () = assert!(size_of::<Descriptor>() == 72 + 256 + 48 + 32 + 24 + 8 + 32768 + 1536 + 256);
+const _: () = assert!(size_of::<Descriptor>() == 72 + 256 + 48 + 2312 + 1536 + 256 + 32768);
 
 impl Default for Descriptor {
     fn default() -> Self {
@@ -130,10 +127,7 @@ impl Default for Descriptor {
             caps_audit: 0,
             cap_sites: [0; 64],
             ptrace: PtraceRules::default(),
-            address_length: [0; MAX_ADDRESS_LENGTHS],
-            port_length: [0; 24],
-            address_lengths: 0,
-            port_lengths: 0,
+            net: NetStarts::default(),
             mounts: [MountClass::default(); 64],
             domains: [0; DOMAINS],
             filter: [0; FILTER],

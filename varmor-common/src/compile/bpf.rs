@@ -18,7 +18,8 @@ pub use error::CompileError;
 pub use targets::{TargetKeys, inherited_keys};
 
 use crate::abi::{
-    Descriptor, GlobRow, PERM_EXEC, PERM_WRITE, PROFILE_COMPLAIN, PROFILE_DEVICES, PROFILE_EGRESS,
+    Descriptor, GlobRow, NetRow, NetTest, PERM_EXEC, PERM_WRITE, PROFILE_COMPLAIN, PROFILE_DEVICES, PROFILE_EGRESS,
+    PROFILE_INGRESS,
     PROFILE_SOCKETS, Point, PointKey, State, Transition,
 };
 use crate::profile::{DEFAULT_RULE, Object, Origin, Profile, ProfileMode, Rule, Verdict};
@@ -100,12 +101,11 @@ fn hooks(profile: &Profile, descriptor: &Descriptor) -> HookGroups {
         ),
         (descriptor.flags & PROFILE_SOCKETS != 0, HookGroups::SOCKET),
         (descriptor.flags & PROFILE_EGRESS != 0, HookGroups::EGRESS),
-        (
-            (descriptor.file_perms | descriptor.file_default) & PERM_WRITE != 0,
-            HookGroups::ATTRIBUTE,
-        ),
+        (descriptor.file_perms & PERM_WRITE != 0, HookGroups::ATTRIBUTE),
         (descriptor.flags & PROFILE_DEVICES != 0, HookGroups::DEVICE),
         (descriptor.user_namespace != 0, HookGroups::NAMESPACE),
+        (descriptor.flags & PROFILE_INGRESS != 0, HookGroups::INGRESS),
+        (descriptor.file_perms & PERM_WRITE != 0, HookGroups::UNIX),
         (descriptor.mount_classes != 0, HookGroups::MOUNT),
         (
             has(|object| matches!(object, Object::Ptrace(_))),
@@ -130,6 +130,10 @@ pub struct Artefact {
     /// Byte automaton of the mount sources; `accept` = bit set of mount classes. Empty without mount rules.
     pub mount_sources: Vec<GlobRow>,
     pub points: Vec<(PointKey, Point)>,
+    /// Rows of the decision diagram of the network rules.
+    pub net_rows: Vec<NetRow>,
+    /// Tests of the decision diagram of the network rules.
+    pub net_tests: Vec<NetTest>,
     /// Index = site. Site 0 is no site.
     pub sites: Vec<Site>,
     /// Hook groups that this profile needs.
@@ -193,6 +197,9 @@ impl HookGroups {
     pub const ATTRIBUTE: Self = Self(1 << 16);
     pub const DEVICE: Self = Self(1 << 17);
     pub const NAMESPACE: Self = Self(1 << 18);
+    pub const INGRESS: Self = Self(1 << 12);
+    /// Connections to the sockets of paths: write rules hold for them.
+    pub const UNIX: Self = Self(1 << 13);
 
     #[must_use]
     pub const fn union(self, other: Self) -> Self {

@@ -20,7 +20,10 @@ mod step;
 mod walk;
 
 pub use hash::{NameHash, class_symbol, filesystem_symbol, name_hash};
-pub use network::{MAPPED, halves, length_applies, mask_address, mask_port};
+pub use network::{
+    MAPPED, Network, V4_MAPPED, embedded, first_byte, halves, is_leaf, is_v4, join, leaf, real_protocol, resolve,
+    socket_address,
+};
 #[cfg(feature = "std")]
 pub use pattern::{Component, Pattern, PatternError};
 pub use step::{Tables, Verdict, decide, filesystem_step, gained, glob_step, merge, next};

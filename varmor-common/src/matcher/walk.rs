@@ -1,15 +1,15 @@
 //! The kernel's decisions in user space: the same steps over the same tables. Used by explain, simulate and tests.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
-use super::{filter, 
-    Tables, Verdict, class_symbol, decide, filesystem_step, filesystem_symbol, glob, halves, length_applies,
-    mask_address, mask_port, merge, name_hash, next,
+use super::{
+    Network, Tables, Verdict, class_symbol, decide, embedded, filesystem_step, filesystem_symbol, filter, first_byte,
+    glob, halves, is_v4, join, leaf, merge, name_hash, next, real_protocol, resolve, socket_address,
 };
 use crate::abi::{
-    ANY, POINT_EGRESS, POINT_SOCKET, Point, PointKey, STATE_EMITS, STATE_SINK, State,
-    Transition, VERDICT_ALLOW, VERDICT_ANYWHERE, VERDICT_AUDIT, VERDICT_DENY,
+    NetTest, Point, STATE_EMITS, STATE_SINK, State, Transition, VERDICT_ALLOW, VERDICT_ANYWHERE, VERDICT_AUDIT,
+    VERDICT_DENY,
 };
 use crate::compile::bpf::Artefact;
 
@@ -80,7 +80,17 @@ pub struct Walk<'a> {
     artefact: &'a Artefact,
     key: u64,
     transitions: HashMap<Transition, u32>,
-    points: HashMap<PointKey, Point>,
+}
+
+impl Network for Walk<'_> {
+    fn successor(&self, row: u32, byte: u8) -> Option<u32> {
+        let row = self.artefact.net_rows.get(row as usize)?;
+        Some(row.next[usize::from(byte)])
+    }
+
+    fn test(&self, index: u32) -> Option<&NetTest> {
+        self.artefact.net_tests.get(index as usize)
+    }
 }
 
 impl Tables for Walk<'_> {
@@ -102,7 +112,6 @@ impl<'a> Walk<'a> {
             artefact,
             key,
             transitions: artefact.transitions.iter().copied().collect(),
-            points: artefact.points.iter().copied().collect(),
         }
     }
 
@@ -165,57 +174,51 @@ impl<'a> Walk<'a> {
         self.path(path, descriptor.target_start, |bits, value, _| bits | value)
     }
 
-    /// The verdict on a destination.
+    /// The verdict on a destination, and on the addresses that lead to the same host.
     #[must_use]
     pub fn egress(&self, address: IpAddr, port: u16) -> Point {
-        let address: Ipv6Addr = match address {
-            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-            IpAddr::V6(v6) => v6,
-        };
-        let v4 = address.to_ipv4_mapped().is_some();
-        let (hi, lo) = halves(address);
-        let descriptor = &self.artefact.descriptor;
-        let mut said = Point::default();
-        for &length in &descriptor.address_length[..descriptor.address_lengths as usize] {
-            if !length_applies(u32::from(length), v4) {
-                continue;
-            }
-            let (hi, lo) = mask_address(hi, lo, u32::from(length));
-            for &bits in &descriptor.port_length[..descriptor.port_lengths as usize] {
-                let (a, c) = (u32::from(length), u32::from(bits));
-                self.point(
-                    &mut said,
-                    PointKey {
-                        hi,
-                        lo,
-                        kind: POINT_EGRESS,
-                        a,
-                        b: mask_port(port, c),
-                        c,
-                    },
-                );
+        let (hi, lo) = mapped_halves(address);
+        let mut said = self.exact_egress(hi, lo, port);
+        for other in embedded(hi, lo) {
+            if other != 0 {
+                said = join(said, self.exact_egress(0, other, port));
             }
         }
         said
     }
 
-    /// The verdict on a socket.
+    /// The verdict on a local address that the outside can reach.
+    #[must_use]
+    pub fn ingress(&self, address: IpAddr, port: u16) -> Point {
+        let (hi, lo) = mapped_halves(address);
+        let starts = &self.artefact.descriptor.net;
+        let start = if is_v4(hi, lo) {
+            starts.ingress_v4
+        } else {
+            starts.ingress_v6
+        };
+        self.resolve(start, hi, lo, port)
+    }
+
+    /// The verdict on a socket, by the numbers that socket(2) gets.
     #[must_use]
     pub fn socket(&self, domain: u32, kind: u32, protocol: u32) -> Point {
-        let mut said = Point::default();
-        for (b, c) in [(ANY, ANY), (kind, ANY), (ANY, protocol), (kind, protocol)] {
-            self.point(
-                &mut said,
-                PointKey {
-                    kind: POINT_SOCKET,
-                    a: domain,
-                    b,
-                    c,
-                    ..PointKey::default()
-                },
-            );
-        }
-        said
+        let protocol = real_protocol(domain, kind, protocol) & 0xffff;
+        let starts = &self.artefact.descriptor.net.sockets;
+        let start = starts.get(domain as usize).copied().unwrap_or(0);
+        let protocol = u16::try_from(protocol).expect("sixteen bits fit");
+        self.resolve(start, socket_address(domain, kind), 0, protocol)
+    }
+
+    fn exact_egress(&self, hi: u64, lo: u64, port: u16) -> Point {
+        let v4 = is_v4(hi, lo);
+        let starts = &self.artefact.descriptor.net;
+        let row = if v4 { &starts.egress_v4 } else { &starts.egress_v6 };
+        self.resolve(row[usize::from(first_byte(hi, lo, v4))], hi, lo, port)
+    }
+
+    fn resolve(&self, start: u32, hi: u64, lo: u64, port: u16) -> Point {
+        leaf(resolve(self, start, hi, lo, port).expect("the compiler's tables are complete"))
     }
 
     /// The verdict on a capability number.
@@ -251,12 +254,6 @@ impl<'a> Walk<'a> {
         Point {
             verdict: says(denied, VERDICT_DENY) | says(audited, VERDICT_AUDIT),
             site,
-        }
-    }
-
-    fn point(&self, said: &mut Point, key: PointKey) {
-        if let Some(point) = self.points.get(&key) {
-            add(said, *point);
         }
     }
 
@@ -307,6 +304,13 @@ impl<'a> Walk<'a> {
     fn state(&self, state: u32) -> &State {
         &self.artefact.states[state as usize]
     }
+}
+
+fn mapped_halves(address: IpAddr) -> (u64, u64) {
+    halves(match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    })
 }
 
 /// Ors the verdicts; the site is that of the first denying rule, else of the first auditing one.

@@ -52,6 +52,26 @@ pub struct NetworkRules {
     /// Which destinations may be reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub egress: Option<EgressRules>,
+    /// Which local addresses may be bound to, listened on and accepted on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ingresses: Vec<IngressRawRule>,
+}
+
+/// A rule about local addresses.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct IngressRawRule {
+    /// `deny`, `audit` or both.
+    pub qualifiers: Vec<String>,
+    /// A local address, `localhost` or `unspecified`; exclusive with `cidr`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ip: Option<String>,
+    /// A block of local addresses; exclusive with `ip`. A rule with neither is about every address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cidr: Option<String>,
+    /// Ports; empty = every port.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<Port>,
 }
 
 /// A rule about the creation of sockets.

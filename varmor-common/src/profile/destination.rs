@@ -6,8 +6,8 @@ use ipnet::IpNet;
 
 use super::build::Builder;
 use super::raw::push;
-use super::{EgressRule, Object, PortRange};
-use crate::policy::{EgressRules, Port, Severity, ToDestination, item};
+use super::{EgressRule, IngressRule, Object, PortRange};
+use crate::policy::{EgressRules, IngressRawRule, Port, Severity, ToDestination, item};
 
 /// Adds the rules about connections, which are written at `field`.
 pub(super) fn add(builder: &mut Builder<'_>, egress: &EgressRules, field: &str) {
@@ -33,12 +33,37 @@ pub(super) fn add(builder: &mut Builder<'_>, egress: &EgressRules, field: &str) 
 }
 
 fn destination(builder: &mut Builder<'_>, rule: &ToDestination, field: &str) {
-    let networks = match (rule.ip.as_deref(), rule.cidr.as_deref()) {
-        (Some("pod-self"), _) => {
-            let message =
-                "the address of the pod is known in a cluster only; the rule has no effect".to_owned();
-            return builder.report(Severity::Warning, field, message, "use the address itself");
-        }
+    if rule.ip.as_deref() == Some("pod-self") {
+        let message = "the address of the pod is known in a cluster only; the rule has no effect".to_owned();
+        return builder.report(Severity::Warning, field, message, "use the address itself");
+    }
+    let ports: Vec<PortRange> = rule.ports.iter().copied().map(range).collect();
+    for network in networks(rule.ip.as_deref(), rule.cidr.as_deref()) {
+        push(
+            builder,
+            field,
+            &rule.qualifiers,
+            Object::Egress(EgressRule {
+                network,
+                ports: ports.clone(),
+            }),
+        );
+    }
+}
+
+/// Adds the rule about local addresses, which is written at `field`.
+pub(super) fn local(builder: &mut Builder<'_>, rule: &IngressRawRule, field: &str) {
+    let ports: Vec<PortRange> = rule.ports.iter().copied().map(range).collect();
+    for network in networks(rule.ip.as_deref(), rule.cidr.as_deref()) {
+        let ports = ports.clone();
+        let object = Object::Ingress(IngressRule { network, ports });
+        push(builder, field, &rule.qualifiers, object);
+    }
+}
+
+/// The networks of a rule; one that names none is about every address.
+fn networks(ip: Option<&str>, cidr: Option<&str>) -> Vec<Option<IpNet>> {
+    match (ip, cidr) {
         (Some(ip), _) => addresses(ip)
             .into_iter()
             .map(|address| Some(single(address)))
@@ -50,18 +75,6 @@ fn destination(builder: &mut Builder<'_>, rule: &ToDestination, field: &str) {
             .into_iter()
             .collect(),
         (None, None) => vec![None],
-    };
-    let ports: Vec<PortRange> = rule.ports.iter().copied().map(range).collect();
-    for network in networks {
-        push(
-            builder,
-            field,
-            &rule.qualifiers,
-            Object::Egress(EgressRule {
-                network,
-                ports: ports.clone(),
-            }),
-        );
     }
 }
 

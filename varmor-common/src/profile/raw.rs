@@ -23,6 +23,9 @@ pub(super) fn add(builder: &mut Builder<'_>, raw: &BpfRawRules, field: &str) {
         if let Some(egress) = &network.egress {
             destination::add(builder, egress, &format!("{field}.network.egress"));
         }
+        for (index, rule) in network.ingresses.iter().enumerate() {
+            destination::local(builder, rule, &item(&format!("{field}.network.ingresses"), index));
+        }
     }
     if let Some(ptrace) = &raw.ptrace {
         let access = ptrace

@@ -75,6 +75,7 @@ pub enum Object {
     Capability(CapabilitySet),
     Socket(SocketRule),
     Egress(EgressRule),
+    Ingress(IngressRule),
     Ptrace(PtraceRule),
     Mount(MountRule),
     Device(DeviceRule),
@@ -105,6 +106,7 @@ impl Object {
             Self::Egress(_) => Kinds::EGRESS,
             Self::Ptrace(_) => Kinds::PTRACE,
             Self::Mount(_) => Kinds::MOUNTS,
+            Self::Ingress(_) => Kinds::INGRESS,
             // Deny-list only: no default speaks of them.
             Self::Device(_) | Self::UserNamespace => Kinds::NONE,
         }
@@ -167,6 +169,17 @@ pub struct EgressRule {
     /// `None` = every address of both families.
     pub network: Option<IpNet>,
     /// Empty = every port.
+    pub ports: Vec<PortRange>,
+}
+
+/// Local addresses that the outside can reach: binding to them, listening and accepting on them.
+///
+/// An unspecified address stands for every local address: a rule that denies one of them denies it too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IngressRule {
+    /// `None` = every address of both families.
+    pub network: Option<IpNet>,
+    /// Empty = every port, and those that the kernel chooses.
     pub ports: Vec<PortRange>,
 }
 

@@ -12,6 +12,7 @@ mod mount;
 mod namespace;
 mod network;
 mod ptrace;
+mod unix;
 
 /// The current task's subject, or the end of the hook.
 macro_rules! subject_or_return {

@@ -7,9 +7,9 @@ use anyhow::{Context, Result};
 use super::modules;
 use crate::{cpio::Archive, kernel::Kernel, process, tools};
 
-/// What a guest without containers loads: overlay mounts are what containers are made of,
-/// and a file can be a disk.
-const MINIMAL: &[&str] = &["overlay", "loop"];
+/// What a guest without containers loads: overlay mounts are what containers are made of, a file can be a disk, and SCTP
+/// sockets are a way to the network of their own.
+const MINIMAL: &[&str] = &["overlay", "loop", "sctp"];
 /// What is needed to reach the disk.
 const DISK: &[&str] = &["virtio_pci", "virtio_blk", "ext4"];
 

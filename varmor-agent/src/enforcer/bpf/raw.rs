@@ -28,7 +28,7 @@ macro_rules! shared {
 }
 
 shared!(
-    Binding, Descriptor, GlobRow, Label, Managed, Point, PointKey, State, Transition
+    Binding, Descriptor, GlobRow, Label, Managed, NetRow, NetTest, Point, PointKey, State, Transition
 );
 
 /// Deletes an element of a map whose keys are `u32` indexes: aya has no call for arrays of maps.

@@ -6,8 +6,8 @@ use std::os::fd::AsFd as _;
 use aya::maps::{Array, ArrayOfMaps, HashMap, Map, MapData, PerCpuArray};
 use varmor_common::abi::{
     Binding, COUNTER_AUDITED, COUNTER_DENIED, COUNTER_FAULTS, COUNTER_LOST, Descriptor, FAULTS, GlobRow,
-    MAX_ARTEFACTS, MAX_SLOTS, Managed, Point, PointKey, SETTING_ADOPT, SETTING_AGENT, SETTING_WRITES, SLOT_NONE, State,
-    Transition,
+    MAX_ARTEFACTS, MAX_SLOTS, Managed, NetRow, NetTest, Point, PointKey, SETTING_ADOPT, SETTING_AGENT,
+    SETTING_WRITES, SLOT_NONE, State, Transition,
 };
 use varmor_common::compile::bpf::Artefact;
 
@@ -48,6 +48,8 @@ pub(super) struct Tables {
     component_globs: ArrayOfMaps<MapData, Array<MapData, Shared<GlobRow>>>,
     mount_sources: ArrayOfMaps<MapData, Array<MapData, Shared<GlobRow>>>,
     points: ArrayOfMaps<MapData, HashMap<MapData, Shared<PointKey>, Shared<Point>>>,
+    net_rows: ArrayOfMaps<MapData, Array<MapData, Shared<NetRow>>>,
+    net_tests: ArrayOfMaps<MapData, Array<MapData, Shared<NetTest>>>,
     /// Outer maps again, by descriptor, for deletions.
     outer: Vec<MapData>,
     /// By slot: the indexes that it uses, as far as they are known.
@@ -84,6 +86,8 @@ impl Tables {
             "COMPONENT_GLOBS",
             "MOUNT_SOURCES",
             "POINTS",
+            "NET_ROWS",
+            "NET_TESTS",
         ];
         Ok(Self {
             cgroups: open!(pins, HashMap, "CGROUPS"),
@@ -99,6 +103,8 @@ impl Tables {
             mount_sources: open!(pins, ArrayOfMaps, "MOUNT_SOURCES"),
             points: open!(pins, ArrayOfMaps, "POINTS"),
             own: Own::open(pins)?,
+            net_rows: open!(pins, ArrayOfMaps, "NET_ROWS"),
+            net_tests: open!(pins, ArrayOfMaps, "NET_TESTS"),
             outer: outer_names
                 .iter()
                 .map(|name| data(pins, name))
@@ -253,8 +259,10 @@ impl Tables {
                 .points
                 .iter()
                 .map(|(key, point)| (Shared(*key), Shared(*point))),
-            "destinations",
+            "points",
         )?;
+        let net_rows = rows(&artefact.net_rows, "network rows")?;
+        let net_tests = rows(&artefact.net_tests, "network tests")?;
         let descriptor = rows(std::slice::from_ref(descriptor), "descriptor")?;
         // Each of these waits for all running programs; together they wait once.
         std::thread::scope(|scope| {
@@ -264,6 +272,8 @@ impl Tables {
                 scope.spawn(|| self.component_globs.set(index, &component_globs, 0)),
                 scope.spawn(|| self.mount_sources.set(index, &mount_sources, 0)),
                 scope.spawn(|| self.points.set(index, &points, 0)),
+                scope.spawn(|| self.net_rows.set(index, &net_rows, 0)),
+                scope.spawn(|| self.net_tests.set(index, &net_tests, 0)),
                 scope.spawn(|| self.descriptors.set(index, &descriptor, 0)),
             ];
             for thread in published {

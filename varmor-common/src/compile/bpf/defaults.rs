@@ -15,6 +15,8 @@ pub(super) fn compile(profile: &Profile, patterns: &[Option<Pattern>], descripto
     let free = free_permissions(profile, patterns);
     for (kinds, shift) in [(default.denied, MASK_DENY), (default.audited, MASK_AUDIT)] {
         descriptor.file_default |= (permissions(kinds) & !free) << shift;
+        // The kernel asks one word whether a walk is needed.
+        descriptor.file_perms |= permissions(kinds) & !free;
     }
     descriptor.mount_default = match default.verdict(Kinds::MOUNTS) {
         Some(Verdict::Deny) => VERDICT_DENY,
@@ -64,6 +66,7 @@ pub(super) fn hooks(default: &Defaults, descriptor: &Descriptor) -> HookGroups {
         (files & PERM_EXEC != 0, HookGroups::EXEC),
         (needs(Kinds::SOCKETS), HookGroups::SOCKET),
         (needs(Kinds::EGRESS), HookGroups::EGRESS),
+        (needs(Kinds::INGRESS), HookGroups::INGRESS),
         (descriptor.mount_default != 0, HookGroups::MOUNT),
         (needs(Kinds::PTRACE), HookGroups::PTRACE),
     ]

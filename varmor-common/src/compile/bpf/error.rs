@@ -35,15 +35,14 @@ pub enum CompileError {
         field: String,
     },
     #[error(
-        "the destinations have more than {} different prefix lengths; the first too many is rule `{rule}` \
-         ({field}) with /{length}: write its network as several of a length in use ({})",
-        crate::abi::MAX_ADDRESS_LENGTHS, .used.iter().map(|length| format!("/{length}")).collect::<Vec<_>>().join(", ")
+        "the {what} rules multiply beyond {} rows or {} tests, at rule `{rule}` ({field}): rules about many ports \
+         and rules about many networks need a table each for every pair of them; name the ports in fewer ranges",
+        super::network::ROW_BUDGET, super::network::TEST_BUDGET
     )]
-    TooManyAddressLengths {
+    TooManyDestinations {
+        what: &'static str,
         rule: String,
         field: String,
-        length: u8,
-        used: Vec<u8>,
     },
     #[error(
         "rule `{rule}` ({field}): port range {first}-{last} runs backwards: write the smaller port first"
@@ -78,7 +77,7 @@ impl CompileError {
         match self {
             Self::Pattern { field, .. }
             | Self::TooManyMountClasses { field, .. }
-            | Self::TooManyAddressLengths { field, .. }
+            | Self::TooManyDestinations { field, .. }
             | Self::PortRange { field, .. } => Some(field),
             _ => None,
         }

@@ -8,6 +8,7 @@ mod documented;
 mod many;
 mod mounts;
 mod network;
+mod network_scale;
 mod random;
 mod scale;
 mod targets;

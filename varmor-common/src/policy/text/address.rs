@@ -12,6 +12,9 @@ use crate::policy::diagnostic::quoted;
 /// Words that stand for addresses in `ip` of a BPF rule.
 pub(super) const ADDRESS_WORDS: [&str; 3] = ["pod-self", "unspecified", "localhost"];
 
+/// Words that stand for local addresses.
+pub(super) const LOCAL_WORDS: [&str; 2] = ["unspecified", "localhost"];
+
 /// Checks `ip`, `cidr` and `ports` of one rule.
 pub(super) fn check(rule: &Cursor<'_>, words: &[&str], report: &mut Report<'_>) {
     let (ip, cidr) = (rule.get("ip"), rule.get("cidr"));

@@ -112,6 +112,10 @@ fn check_network(network: &Cursor<'_>, report: &mut Report<'_>) {
             );
         }
     }
+    for rule in network.list("ingresses") {
+        check_qualifiers(&rule, report);
+        address::check(&rule, &address::LOCAL_WORDS, report);
+    }
     let Some(egress) = network.get("egress") else {
         return;
     };

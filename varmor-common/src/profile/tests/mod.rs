@@ -6,7 +6,9 @@ mod compiled;
 mod modes;
 mod raw;
 
-use super::{Built, Disk, NodeFacts, Object, Profile, Verdict, build};
+use ipnet::IpNet;
+
+use super::{Built, Disk, NodeFacts, Object, PortRange, Profile, Verdict, build};
 use crate::policy::{load, render};
 
 /// Builds a policy whose `spec.policy` is this YAML.
@@ -72,17 +74,8 @@ fn object(object: &Object) -> String {
         Object::Path { pattern, access } => format!("{access} {pattern}"),
         Object::Capability(set) => format!("cap {:x}", set.0),
         Object::Socket(rule) => format!("socket {:?} {:?} {:?}", rule.domains, rule.types, rule.protocols),
-        Object::Egress(rule) => {
-            let network = rule.network.map_or("*".to_owned(), |network| network.to_string());
-            let ports: Vec<String> = rule
-                .ports
-                .iter()
-                .map(|range| format!("{}-{}", range.first, range.last))
-                .collect();
-            format!("egress {network} {}", ports.join(","))
-                .trim_end()
-                .to_owned()
-        }
+        Object::Egress(rule) => format!("egress {}", network(rule.network, &rule.ports)),
+        Object::Ingress(rule) => format!("ingress {}", network(rule.network, &rule.ports)),
         Object::Ptrace(rule) => format!("ptrace {:x} {:?}", rule.access.0, rule.scope),
         Object::Mount(rule) => {
             format!(
@@ -105,6 +98,15 @@ fn object(object: &Object) -> String {
         }
         Object::UserNamespace => "userns".to_owned(),
     }
+}
+
+fn network(network: Option<IpNet>, ports: &[PortRange]) -> String {
+    let network = network.map_or("*".to_owned(), |network| network.to_string());
+    let ports: Vec<String> = ports
+        .iter()
+        .map(|range| format!("{}-{}", range.first, range.last))
+        .collect();
+    format!("{network} {}", ports.join(",")).trim_end().to_owned()
 }
 
 fn verdicts(profile: &Profile) -> Vec<Verdict> {

@@ -72,6 +72,14 @@ fn raw_rules_mean_what_they_say() {
             &["egress 0.0.0.0/32", "egress ::/128"],
         ),
         (
+            "network: {ingresses: [{qualifiers: [deny], ip: unspecified, ports: [{port: 1, endPort: 1023}]}]}",
+            &["ingress 0.0.0.0/32 1-1023", "ingress ::/128 1-1023"],
+        ),
+        (
+            "network: {ingresses: [{qualifiers: [deny], cidr: 10.0.0.0/8}, {qualifiers: [audit], ports: [{port: 22}]}]}",
+            &["ingress 10.0.0.0/8", "ingress * 22-22"],
+        ),
+        (
             "ptrace: {qualifiers: [deny], permissions: [all]}",
             &["ptrace 1e Outside"],
         ),

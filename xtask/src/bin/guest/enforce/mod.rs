@@ -15,6 +15,7 @@ mod network;
 mod policies;
 mod raw;
 mod stage;
+mod unix;
 
 use std::{
     collections::BTreeMap,
@@ -96,6 +97,7 @@ fn all() -> Vec<Attempt> {
         devices::attempts(),
         namespaces::attempts(),
         aliases::attempts(),
+        unix::attempts(),
     ]
     .into_iter()
     .flatten()

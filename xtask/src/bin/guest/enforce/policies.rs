@@ -14,6 +14,10 @@ pub(super) const DEVICES: &str = "devices";
 pub(super) const NAMESPACES: &str = "namespaces";
 /// Files, in a container that may mount.
 pub(super) const ALIASES: &str = "aliases";
+/// No TCP and no UDP, by protocol.
+pub(super) const NO_PROTOCOL: &str = "no-protocol";
+/// No servers: no local address and port may be taken.
+pub(super) const NO_SERVER: &str = "no-server";
 /// The mode's own rules.
 pub(super) const RUNTIME_DEFAULT: &str = "runtime-default";
 
@@ -41,6 +45,9 @@ spec:
         - {qualifiers: [deny], pattern: "/globs/{one,two}/[a-c]?.pem", permissions: [read]}
         - {qualifiers: [deny], pattern: "/exact/file", permissions: [read]}
         - {qualifiers: [deny], pattern: "/readonly/**", permissions: [write]}
+        - {qualifiers: [deny], pattern: "/socks/denied/**", permissions: [write]}
+        - {qualifiers: [deny], pattern: "/socks/mounted.sock", permissions: [write]}
+        - {qualifiers: [deny], pattern: "/socks/unread.sock", permissions: [read]}
         processes:
         - {qualifiers: [deny], pattern: "/prog/tool", permissions: [exec]}
         network:
@@ -52,6 +59,10 @@ spec:
             - {qualifiers: [deny], ip: 10.1.2.3, ports: [{port: 80, endPort: 90}]}
             - {qualifiers: [deny], cidr: 10.9.0.0/16}
             - {qualifiers: [deny], ip: 127.0.0.1, ports: [{port: 81}]}
+            - {qualifiers: [deny], cidr: "fd00:aa::/64", ports: [{port: 80}]}
+          ingresses:
+          - {qualifiers: [deny], ip: 10.1.2.3, ports: [{port: 7000, endPort: 7010}]}
+          - {qualifiers: [deny], cidr: 10.9.0.0/16, ports: [{port: 7500}]}
         ptrace: {qualifiers: [deny], strictMode: false, permissions: [trace, read]}
 "#,
     ),
@@ -69,6 +80,44 @@ spec:
     enhanceProtect:
       privileged: true
       hardeningRules: [disable-cap-all]
+",
+    ),
+    (
+        NO_PROTOCOL,
+        r"
+apiVersion: crd.varmor.org/v1beta1
+kind: VarmorPolicy
+metadata: {name: no-protocol, namespace: demo}
+spec:
+  target: {kind: Pod, name: any}
+  policy:
+    enforcer: BPF
+    mode: EnhanceProtect
+    enhanceProtect:
+      privileged: true
+      bpfRawRules:
+        network:
+          sockets:
+          - {qualifiers: [deny], protocols: [tcp, udp]}
+",
+    ),
+    (
+        NO_SERVER,
+        r"
+apiVersion: crd.varmor.org/v1beta1
+kind: VarmorPolicy
+metadata: {name: no-server, namespace: demo}
+spec:
+  target: {kind: Pod, name: any}
+  policy:
+    enforcer: BPF
+    mode: EnhanceProtect
+    enhanceProtect:
+      privileged: true
+      bpfRawRules:
+        network:
+          ingresses:
+          - {qualifiers: [deny], ports: [{port: 1, endPort: 65535}]}
 ",
     ),
     (

@@ -4,20 +4,35 @@ use std::{
     fs,
     io::Read,
     net::{TcpListener, UdpSocket},
-    os::unix::fs::{PermissionsExt, symlink},
+    os::{
+        fd::IntoRawFd,
+        linux::net::SocketAddrExt,
+        unix::{
+            fs::{PermissionsExt, symlink},
+            net::{SocketAddr, UnixDatagram, UnixListener},
+        },
+    },
     path::Path,
     process::Command,
     thread,
 };
 
 use anyhow::{Context, Result, ensure};
-use nix::mount::{MsFlags, mount};
+use nix::{
+    fcntl::{FcntlArg, FdFlag, fcntl},
+    mount::{MsFlags, mount},
+};
 
 /// A name that no dentry holds inline.
 pub(super) const LONG_NAME: &str =
     "a-name-of-more-than-sixty-bytes-which-no-dentry-of-any-kernel-keeps-inline.key";
 /// Folders below /prot, one in the other.
 pub(super) const DEEP: usize = 70;
+
+/// Holds the number of a listening socket that the attempts inherit.
+pub(super) const INHERITED: &str = "/tmp/inherited";
+/// Name of an abstract unix socket.
+pub(super) const ABSTRACT: &str = "varmor-open";
 
 const NOTHING: Option<&str> = None;
 
@@ -42,6 +57,9 @@ pub(super) fn prepare() -> Result<()> {
         "/stack",
         "/disk",
         "/mnt/vol",
+        "/socks/denied",
+        "/socks/open",
+        "/socks/server",
     ] {
         fs::create_dir_all(folder)?;
     }
@@ -114,12 +132,23 @@ pub(super) fn prepare() -> Result<()> {
         NOTHING,
     )?;
     disk().context("make a disk")?;
-    for address in ["10.1.2.3/32", "10.9.8.7/32"] {
+    for address in [
+        "10.1.2.3/32",
+        "10.9.8.7/32",
+        "10.8.0.1/32",
+        "fd00:aa::1/128",
+        "fd00:bb::1/128",
+        // 10.9.8.7 behind NAT64, and its 6to4 network.
+        "64:ff9b::a09:807/128",
+        "64:ff9b:1::a09:807/128",
+        "2002:a09:807::1/128",
+    ] {
         let status = Command::new("/bin/busybox")
             .args(["ip", "addr", "add", address, "dev", "lo"])
             .status()?;
         ensure!(status.success(), "add {address} to lo");
     }
+    unix_servers()?;
     listen()
 }
 
@@ -148,6 +177,44 @@ fn disk() -> Result<()> {
     Ok(())
 }
 
+/// Servers on unix sockets; one is known under a second path by a bind mount, as the socket of a container runtime is
+/// in a container.
+fn unix_servers() -> Result<()> {
+    for path in [
+        "/socks/denied/stream.sock",
+        "/socks/open/stream.sock",
+        "/socks/unread.sock",
+        "/socks/server/stream.sock",
+        "/socks/server/other.sock",
+    ] {
+        serve(UnixListener::bind(path)?);
+    }
+    serve(UnixListener::bind_addr(&SocketAddr::from_abstract_name(ABSTRACT)?)?);
+    for path in ["/socks/denied/dgram.sock", "/socks/open/dgram.sock"] {
+        let socket = UnixDatagram::bind(path)?;
+        thread::spawn(move || while socket.recv(&mut [0; 16]).is_ok() {});
+    }
+    symlink("/socks/denied/stream.sock", "/socks/open/link.sock")?;
+    for (source, target) in [
+        ("/socks/server/stream.sock", "/socks/mounted.sock"),
+        ("/socks/server/other.sock", "/socks/free.sock"),
+        ("/socks/denied/stream.sock", "/socks/open/mounted.sock"),
+    ] {
+        fs::write(target, "")?;
+        mount(Some(source), target, NOTHING, MsFlags::MS_BIND, NOTHING)?;
+    }
+    Ok(())
+}
+
+fn serve(listener: UnixListener) {
+    thread::spawn(move || {
+        for connection in listener.incoming().flatten() {
+            let mut connection = connection;
+            let _ = connection.read(&mut [0; 16]);
+        }
+    });
+}
+
 /// Listens on every address, so that an attempt that is not refused succeeds.
 fn listen() -> Result<()> {
     for port in [80, 81, 85, 91] {
@@ -159,6 +226,10 @@ fn listen() -> Result<()> {
             }
         });
     }
+    // For the attempts, which inherit the descriptor.
+    let inherited = TcpListener::bind("127.0.0.1:7600")?;
+    fcntl(&inherited, FcntlArg::F_SETFD(FdFlag::empty()))?;
+    fs::write(INHERITED, inherited.into_raw_fd().to_string())?;
     let socket = UdpSocket::bind("[::]:85")?;
     thread::spawn(move || while socket.recv_from(&mut [0; 16]).is_ok() {});
     ensure!(
