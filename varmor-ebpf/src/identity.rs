@@ -59,6 +59,28 @@ pub fn subject(label: Label) -> Who {
     if artefact == 0 {
         return Who::Free;
     }
+    let Some(profile) = maps::descriptor(artefact) else {
+        return Who::Lost(FAULT_TABLE);
+    };
+    if label.domain == 0 {
+        return Who::Subject(Subject {
+            label,
+            artefact,
+            profile,
+        });
+    }
+    in_domain(label, artefact, profile)
+}
+
+/// The tables of a task that has entered target groups: those of the profile where it has none for these groups any
+/// more.
+#[inline(always)]
+fn in_domain(label: Label, artefact: u32, profile: &'static Descriptor) -> Who {
+    use varmor_common::abi::{DOMAINS, FAULT_TABLE};
+    let index = kernel::mask::<{ DOMAINS as i32 - 1 }>(u64::from(label.domain)) as usize;
+    // SAFETY: the masked index is below `DOMAINS`.
+    let own = unsafe { *profile.domains.as_ptr().add(index) };
+    let artefact = if own == 0 { artefact } else { own };
     match maps::descriptor(artefact) {
         Some(profile) => Who::Subject(Subject {
             label,
@@ -66,6 +88,36 @@ pub fn subject(label: Label) -> Who {
             profile,
         }),
         None => Who::Lost(FAULT_TABLE),
+    }
+}
+
+/// Notes the target groups that the exec in progress will enter.
+#[inline(always)]
+pub fn add_pending(groups: u32) {
+    if let Some(label) = storage::current_mut() {
+        // SAFETY: the label of the current task, which alone writes it.
+        unsafe { (*label).pending |= groups };
+    }
+}
+
+/// Forgets what an exec that failed has noted.
+#[inline(always)]
+pub fn clear_pending() {
+    if let Some(label) = storage::current_mut() {
+        // SAFETY: as above.
+        unsafe { (*label).pending = 0 };
+    }
+}
+
+/// The exec cannot fail any more: the task enters the noted groups for good.
+#[inline(always)]
+pub fn enter_pending() {
+    if let Some(label) = storage::current_mut() {
+        // SAFETY: as above.
+        unsafe {
+            (*label).domain |= (*label).pending;
+            (*label).pending = 0;
+        }
     }
 }
 
@@ -97,8 +149,8 @@ fn adopt_current() -> Option<Label> {
     }
     let label = Label {
         binding: managed.binding,
-        domain: 0,
         cgroup,
+        ..Label::default()
     };
     if let Some(credential) = kernel::probe::<u64>(task + u64::from(offsets::TASK_REAL_CRED.load())) {
         remember_credential(credential);
@@ -119,7 +171,10 @@ pub fn managed_cgroup() -> Option<(u64, Managed)> {
         return None;
     }
     let mut level = 1;
-    let mut found = None;
+    // No `Option` around them: what is undefined beside a `None` lies on the stack, and 6.1 refuses to copy it.
+    let mut innermost = 0u64;
+    let mut binding = 0u32;
+    let mut adopt_before = 0u64;
     while level < ANCESTOR_LEVELS {
         // SAFETY: as above; 0 is returned for a level that does not exist.
         let id = unsafe { bpf_get_current_ancestor_cgroup_id(level) };
@@ -128,11 +183,23 @@ pub fn managed_cgroup() -> Option<(u64, Managed)> {
         }
         if let Some(managed) = lookup(id) {
             // Deeper levels come later: the innermost managed cgroup wins.
-            found = Some((id, managed));
+            innermost = id;
+            binding = managed.binding;
+            adopt_before = managed.adopt_before;
         }
         level += 1;
     }
-    found
+    if innermost == 0 {
+        return None;
+    }
+    Some((
+        innermost,
+        Managed {
+            binding,
+            _pad: 0,
+            adopt_before,
+        },
+    ))
 }
 
 #[inline(always)]
@@ -210,6 +277,14 @@ pub mod storage {
         }
     }
 
+    /// The current task's label, to be changed in place.
+    #[inline(always)]
+    pub fn current_mut() -> Option<*mut Label> {
+        // SAFETY: the helper has no precondition.
+        let label = get(unsafe { bpf_get_current_task_btf() }, core::ptr::null_mut(), GET);
+        (!label.is_null()).then_some(label)
+    }
+
     #[inline(always)]
     pub fn set_current(label: Label) -> bool {
         // SAFETY: the helper has no precondition.
@@ -255,6 +330,13 @@ pub mod storage {
     pub fn current() -> Option<Label> {
         // SAFETY: the helper has no precondition.
         of(core::ptr::null(), unsafe { bpf_get_current_task() })
+    }
+
+    /// The current task's label, to be changed in place.
+    #[inline(always)]
+    pub fn current_mut() -> Option<*mut Label> {
+        // SAFETY: the helper has no precondition.
+        LABELS.get_ptr_mut(&unsafe { bpf_get_current_task() })
     }
 
     #[inline(always)]

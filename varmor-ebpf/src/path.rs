@@ -665,3 +665,17 @@ pub extern "C" fn climb_as(dentry: u64, mount: u64, name: u64, length: u64, arte
     let collected = merge(0, record.now, record.now_site, request);
     climb(leaf.parent, mount, number, artefact_request, collected)
 }
+
+/// The classes of an object: as [`climb`] with `COLLECT_CLASSES`, and none for what the kernel keeps outside of any
+/// tree (a memfd).
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn classes_of(dentry: u64, mount: u64, start: u32, artefact_request: u64) -> u64 {
+    let Some(leaf) = Name::read(dentry) else {
+        return fault(true, FAULT_READ);
+    };
+    if leaf.parent == dentry {
+        return 0;
+    }
+    climb(dentry, mount, start, artefact_request, 0)
+}

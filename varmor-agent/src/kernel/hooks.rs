@@ -77,6 +77,7 @@ pub const HOOKS: &[Hook] = &[
     hook("path_link", FILE, Required),
     hook("path_rename", FILE, Required),
     hook("bprm_check_security", EXEC, Required),
+    hook("bprm_committing_creds", HookGroups::TARGET, Required),
     hook("mmap_file", EXEC, Required),
     hook("file_mprotect", EXEC, Required),
     hook("socket_create", SOCKET, Required),

@@ -10,8 +10,11 @@ pub struct Label {
     pub domain: u32,
     /// Id of the cgroup through which the task got the label: names the container.
     pub cgroup: u64,
+    /// Target groups that the exec in progress will enter when it cannot fail any more.
+    pub pending: u32,
+    pub _pad: u32,
 }
-const _: () = assert!(size_of::<Label>() == 16);
+const _: () = assert!(size_of::<Label>() == 24);
 
 /// One container: which profile slot it uses. An entry whose cgroup is not the label's is an orphan (the
 /// container is gone and the entry was reused): its tasks are denied.

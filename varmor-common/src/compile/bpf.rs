@@ -193,6 +193,8 @@ impl HookGroups {
     pub const EGRESS: Self = Self(1 << 4);
     pub const MOUNT: Self = Self(1 << 5);
     pub const PTRACE: Self = Self(1 << 6);
+    /// Target groups.
+    pub const TARGET: Self = Self(1 << 7);
     /// Attributes of files that may not be written.
     pub const ATTRIBUTE: Self = Self(1 << 16);
     pub const DEVICE: Self = Self(1 << 17);

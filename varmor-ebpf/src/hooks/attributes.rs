@@ -120,7 +120,7 @@ fn xattr(ctx: &LsmContext, what: What) -> i32 {
 #[inline(always)]
 fn object(what: What, dentry: Option<u64>) -> i32 {
     let subject = subject_or_return!(what);
-    if (subject.profile.file_perms | subject.profile.file_default) & PERM_WRITE == 0 || is_internal() {
+    if subject.profile.file_perms & PERM_WRITE == 0 || is_internal() {
         return ALLOW;
     }
     let Some(dentry) = dentry else {

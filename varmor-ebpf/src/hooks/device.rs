@@ -1,7 +1,7 @@
 //! Devices by number: under any name, on any filesystem, when they are opened, made and mounted.
 
 use varmor_common::abi::{
-    ANY, DEVICE_BLOCK, DEVICE_CHARACTER, DEVICE_MOUNT, DEVICE_READ, DEVICE_WRITE, EVENT_FILE, PERM_APPEND,
+    ANY, DEVICE_BLOCK, DEVICE_CHARACTER, DEVICE_MAKE, DEVICE_MOUNT, DEVICE_READ, DEVICE_WRITE, EVENT_FILE, PERM_APPEND,
     PERM_READ, PERM_WRITE, POINT_DEVICE, PROFILE_DEVICES, PointKey, VERDICT_DENY, operation,
 };
 
@@ -75,7 +75,7 @@ pub fn make(subject: &Subject, mode: u16, device: u32, place: impl FnOnce() -> (
     let major = (device & 0xf_ff00) >> 8;
     let minor = device & 0xff | device >> 12 & 0xf_ff00;
     let number = major << MINOR_BITS | minor;
-    let verdict = device_verdict(subject.artefact, kind, number, varmor_common::abi::DEVICE_MAKE);
+    let verdict = device_verdict(subject.artefact, kind, number, DEVICE_MAKE);
     if verdict == 0 {
         return ALLOW;
     }
@@ -108,33 +108,46 @@ pub extern "C" fn device_verdict(artefact: u32, kind: u32, number: u32, access: 
     };
     let major = number >> MINOR_BITS;
     let minor = number & ((1 << MINOR_BITS) - 1);
-    let mut verdict = 0u32;
-    let mut site = 0u32;
-    let mut i = 0;
-    while i < 12 {
-        // Each access with this number, with every minor, with every device.
-        let wanted = access & 1 << (i & 3);
-        let width = i >> 2;
-        i += 1;
-        if wanted == 0 {
-            continue;
-        }
-        let key = PointKey {
-            hi: 0,
-            lo: u64::from(wanted),
-            kind: POINT_DEVICE,
-            a: if width == 2 { ANY } else { major },
-            b: if width == 0 { minor } else { ANY },
-            c: kind,
-        };
-        if let Some(said) = maps::point(points, &key) {
-            if site == 0 || (said.verdict & VERDICT_DENY != 0 && verdict & VERDICT_DENY == 0) {
-                site = said.site;
-            }
-            verdict |= said.verdict;
-        }
+    let ask = |said: u64, wanted: u32, a: u32, b: u32| ask(points, said, access & wanted, PointKey {
+        hi: 0,
+        lo: u64::from(wanted),
+        kind: POINT_DEVICE,
+        a,
+        b,
+        c: kind,
+    });
+    // Written out: the compiler may end a loop by falling into its head, which 6.1 and older refuse ("back-edge").
+    let mut said = 0;
+    said = ask(said, DEVICE_READ, major, minor);
+    said = ask(said, DEVICE_WRITE, major, minor);
+    said = ask(said, DEVICE_MAKE, major, minor);
+    said = ask(said, DEVICE_MOUNT, major, minor);
+    said = ask(said, DEVICE_READ, major, ANY);
+    said = ask(said, DEVICE_WRITE, major, ANY);
+    said = ask(said, DEVICE_MAKE, major, ANY);
+    said = ask(said, DEVICE_MOUNT, major, ANY);
+    said = ask(said, DEVICE_READ, ANY, ANY);
+    said = ask(said, DEVICE_WRITE, ANY, ANY);
+    said = ask(said, DEVICE_MAKE, ANY, ANY);
+    ask(said, DEVICE_MOUNT, ANY, ANY)
+}
+
+/// Adds what a key says about an access that was wanted; a denying rule names the site before an auditing one.
+#[inline(always)]
+fn ask(points: &'static maps::PointTable, said: u64, wanted: u32, key: PointKey) -> u64 {
+    if wanted == 0 {
+        return said;
     }
-    u64::from(verdict) | u64::from(site) << 32
+    let Some(point) = maps::point(points, &key) else {
+        return said;
+    };
+    let denies = point.verdict & VERDICT_DENY != 0 && said & u64::from(VERDICT_DENY) == 0;
+    let union = said | u64::from(point.verdict);
+    if said >> 32 == 0 || denies {
+        union & 0xffff_ffff | u64::from(point.site) << 32
+    } else {
+        union
+    }
 }
 
 #[inline(always)]

@@ -1,17 +1,17 @@
 //! Execution: every pass of exec, and every executable mapping of a file.
 
 use aya_ebpf::{macros::lsm, programs::LsmContext};
-use varmor_common::abi::{EVENT_EXEC, PERM_EXEC, operation, patch};
+use varmor_common::abi::{EVENT_EXEC, FAULT_READ, PERM_EXEC, operation, patch};
 
 use super::subject_or_return;
 use crate::{
     audit::What,
     field,
-    identity::Subject,
+    identity::{Subject, add_pending},
     kernel::{Typed, pointer, probe, raw_argument, scalar},
     offsets::{BPRM_FILE, BPRM_FILENAME, FILE_PATH, PATH_DENTRY, PATH_MNT, VMA_FILE},
-    path::{self, walk},
-    verdict::{ALLOW, DENY, file},
+    path::{self, COLLECT_CLASSES, MOUNT_FAULT, walk},
+    verdict::{ALLOW, DENY, file, lost},
 };
 
 const PROT_EXEC: u64 = 4;
@@ -24,12 +24,21 @@ const MAX_FILENAME: u64 = 255;
 pub fn bprm_check_security(ctx: LsmContext) -> i32 {
     const WHAT: What = What::new(EVENT_EXEC, operation::EXEC);
     let subject = subject_or_return!(WHAT);
-    if (subject.profile.file_perms | subject.profile.file_default) & PERM_EXEC == 0 {
-        return ALLOW;
-    }
     let bprm: Typed = ctx.arg(0);
     // SAFETY: `bprm` is the hook's argument and has a file on every pass.
     let executed = unsafe { pointer(bprm, BPRM_FILE.load()) };
+    if subject.profile.targets != 0 {
+        let groups = targets(&subject, executed);
+        if groups & MOUNT_FAULT != 0 {
+            return lost(WHAT, groups as u32 & 0xf);
+        }
+        if groups != 0 {
+            add_pending(groups as u32);
+        }
+    }
+    if subject.profile.file_perms & PERM_EXEC == 0 {
+        return ALLOW;
+    }
     let verdict = mapped(&subject, WHAT, executed);
     if verdict != ALLOW {
         return DENY;
@@ -71,7 +80,7 @@ pub fn mmap_file(ctx: LsmContext) -> i32 {
         return ALLOW;
     }
     let subject = subject_or_return!(WHAT);
-    if (subject.profile.file_perms | subject.profile.file_default) & PERM_EXEC == 0 {
+    if subject.profile.file_perms & PERM_EXEC == 0 {
         return ALLOW;
     }
     match raw_argument::<0>(&ctx) {
@@ -95,7 +104,7 @@ pub fn file_mprotect(ctx: LsmContext) -> i32 {
         return ALLOW;
     }
     let subject = subject_or_return!(WHAT);
-    if (subject.profile.file_perms | subject.profile.file_default) & PERM_EXEC == 0 {
+    if subject.profile.file_perms & PERM_EXEC == 0 {
         return ALLOW;
     }
     let area: Typed = ctx.arg(0);
@@ -131,6 +140,22 @@ fn mapped(subject: &Subject, what: What, mapped_file: Typed) -> i32 {
             mount_address,
         )
     })
+}
+
+/// The target groups of an executable, as bits, or a fault.
+#[inline(always)]
+fn targets(subject: &Subject, executed: Typed) -> u64 {
+    let dentry = scalar(executed, FILE_PATH.load() + PATH_DENTRY.load());
+    let mount = scalar(executed, FILE_PATH.load() + PATH_MNT.load());
+    let (Some(dentry), Some(mount)) = (dentry, mount) else {
+        return MOUNT_FAULT | u64::from(FAULT_READ);
+    };
+    path::classes_of(
+        dentry,
+        mount,
+        subject.profile.target_start,
+        path::pack(subject.artefact, 0) | COLLECT_CLASSES,
+    )
 }
 
 /// Where the last component of a string starts (low 16 bits) and how long it is (above); 0 = none, or a string

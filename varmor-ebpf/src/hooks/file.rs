@@ -155,7 +155,7 @@ pub fn path_rename(ctx: LsmContext) -> i32 {
 
 #[inline(always)]
 pub(super) fn open_file(subject: &Subject, what: What, opened: Typed, request: u32) -> i32 {
-    if (subject.profile.file_perms | subject.profile.file_default) & request == 0 {
+    if subject.profile.file_perms & request == 0 {
         return ALLOW;
     }
     // SAFETY: `opened` is a BTF pointer to a file.
@@ -181,7 +181,7 @@ pub(super) fn open_file(subject: &Subject, what: What, opened: Typed, request: u
 #[inline(always)]
 fn one_path(ctx: &LsmContext, what: What) -> i32 {
     let subject = subject_or_return!(what);
-    if (subject.profile.file_perms | subject.profile.file_default) & PERM_WRITE == 0 {
+    if subject.profile.file_perms & PERM_WRITE == 0 {
         return ALLOW;
     }
     let path: Typed = ctx.arg(0);
@@ -216,7 +216,7 @@ fn named<const FOLDER: i32, const DENTRY: i32>(
     what: What,
     request: u32,
 ) -> i32 {
-    if (subject.profile.file_perms | subject.profile.file_default) & request == 0 {
+    if subject.profile.file_perms & request == 0 {
         return ALLOW;
     }
     let path: Typed = ctx.arg(FOLDER as usize);

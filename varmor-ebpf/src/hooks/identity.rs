@@ -46,7 +46,10 @@ pub fn task_free(ctx: LsmContext) -> i32 {
 /// program is judged: the first instruction of the program already runs under the policy.
 #[lsm(hook = "bprm_creds_for_exec")]
 pub fn bprm_creds_for_exec(ctx: LsmContext) -> i32 {
-    if identity::current_label().is_some() {
+    if let Some(label) = identity::current_label() {
+        if label.pending != 0 {
+            identity::clear_pending();
+        }
         return 0;
     }
     let Some((cgroup, managed)) = managed_cgroup() else {
@@ -54,8 +57,8 @@ pub fn bprm_creds_for_exec(ctx: LsmContext) -> i32 {
     };
     let label = Label {
         binding: managed.binding,
-        domain: 0,
         cgroup,
+        ..Label::default()
     };
     let bprm: kernel::Typed = ctx.arg(0);
     let Some(credential) = kernel::scalar(bprm, BPRM_CRED.load()) else {
@@ -67,6 +70,13 @@ pub fn bprm_creds_for_exec(ctx: LsmContext) -> i32 {
         count(COUNTER_FAULTS + FAULT_LABEL);
         TRY_AGAIN
     }
+}
+
+/// From here on the exec cannot fail, and the new program's first instruction is still to come.
+#[lsm(hook = "bprm_committing_creds")]
+pub fn bprm_committing_creds(_ctx: LsmContext) -> i32 {
+    identity::enter_pending();
+    0
 }
 
 /// A credential made from one of a protected task is one of a protected task.

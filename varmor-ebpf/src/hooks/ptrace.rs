@@ -24,6 +24,8 @@ const UNLABELLED: Label = Label {
     binding: 0,
     domain: 0,
     cgroup: NOBODY,
+    pending: 0,
+    _pad: 0,
 };
 
 /// The current task looks into `child`. The child's own rules about being looked at hold for protected tracers.

@@ -37,7 +37,7 @@ pub fn unix_may_send(ctx: LsmContext) -> i32 {
 #[inline(always)]
 fn peer(subject: &Subject, what: What, sock: Option<u64>) -> i32 {
     let profile = subject.profile;
-    if (profile.file_perms | profile.file_default) & PERM_WRITE == 0 {
+    if profile.file_perms & PERM_WRITE == 0 {
         return ALLOW;
     }
     let Some(sock) = sock else {

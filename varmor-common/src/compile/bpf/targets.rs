@@ -157,7 +157,7 @@ impl Artefact {
             self.hooks = self.hooks.union(domain.hooks);
         }
         if !profile.targets.is_empty() {
-            self.hooks = self.hooks.union(HookGroups::EXEC);
+            self.hooks = self.hooks.union(HookGroups::EXEC).union(HookGroups::TARGET);
         }
     }
 }
