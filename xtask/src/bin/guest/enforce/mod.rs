@@ -1,6 +1,7 @@
 //! `enforce`: the kernel programs on a real kernel, without containers. Every attempt is made three times: before
 //! the policy (it works), under it (an attack is refused, a benign operation works), and after it (it works again).
 
+mod allowlist;
 mod attempt;
 mod execution;
 mod files;
@@ -9,6 +10,7 @@ mod mounts;
 mod network;
 mod policies;
 mod stage;
+mod targets;
 
 use std::{
     collections::BTreeMap,
@@ -32,6 +34,9 @@ pub(crate) struct Args {
     /// Print that this program was allowed to run (internal)
     #[arg(long)]
     say: bool,
+    /// Wait until the standard input ends (internal)
+    #[arg(long)]
+    wait: bool,
     /// Make one attempt (internal)
     #[arg(long)]
     one: Option<String>,
@@ -51,6 +56,10 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
         println!("{}", serde_json::to_string(&Outcome::Allowed)?);
         return Ok(ExitCode::SUCCESS);
     }
+    if args.wait {
+        std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if let Some(name) = &args.one {
         let attempts = all();
         let attempt = attempts
@@ -64,6 +73,8 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
         return make_attempts(policy);
     }
     stage::prepare().context("prepare the guest")?;
+    allowlist::prepare().context("prepare the allow-lists")?;
+    targets::prepare().context("prepare the targets")?;
     let mut good = true;
     for (policy, text) in policies::ALL {
         good &= judge(policy, text)?;
@@ -82,6 +93,8 @@ fn all() -> Vec<Attempt> {
         identity::attempts(),
         mounts::attempts(),
         network::attempts(),
+        allowlist::attempts(),
+        targets::attempts(),
     ]
     .into_iter()
     .flatten()
