@@ -10,6 +10,7 @@ mod build;
 mod codegen;
 mod cpio;
 mod demo;
+mod fuzz;
 mod image;
 mod kernel;
 mod lint;
@@ -40,6 +41,8 @@ enum Command {
     Demo(demo::Args),
     /// Runs the tests
     Test(test::Args),
+    /// Feeds generated input to the parsers and the matcher
+    Fuzz(fuzz::Args),
     /// Checks format, lints, licences and house rules
     Lint(lint::Args),
     /// Writes the generated files, or checks them with --check
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Command::Vm(args) => vm::command(&args),
         Command::Demo(args) => demo::command(&args),
         Command::Test(args) => Ok(test::command(&args)),
+        Command::Fuzz(args) => fuzz::command(&args),
         Command::Lint(args) => lint::command(&args),
         Command::Codegen(args) => codegen::command(&args),
     };

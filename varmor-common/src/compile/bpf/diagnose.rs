@@ -1,6 +1,6 @@
 //! What the compiler says about a policy, at the places of its text.
 
-use super::{CompileError, compile};
+use super::compile;
 use crate::policy::{Diagnostic, Document, Severity};
 use crate::profile::Profile;
 

@@ -51,7 +51,16 @@ impl ByteSet {
     }
 
     /// The members in ascending order.
-    pub fn iter(&self) -> impl Iterator<Item = u8> + '_ {
-        (0..=u8::MAX).filter(|&byte| self.contains(byte))
+    pub fn iter(&self) -> impl Iterator<Item = u8> + use<> {
+        let mut words = self.0;
+        std::iter::from_fn(move || {
+            let (word, first) = words
+                .iter_mut()
+                .zip([0, 64, 128, 192])
+                .find(|(word, _)| **word != 0)?;
+            let bit = word.trailing_zeros();
+            *word &= *word - 1;
+            u8::try_from(bit).ok().map(|bit| first + bit)
+        })
     }
 }

@@ -108,8 +108,8 @@ struct Core {
     sticky: Vec<u32>,
     /// They and everything they reach without reading, ascending.
     closure: Vec<u32>,
-    /// What they read, and where it leads.
-    edges: Vec<(ByteSet, u32)>,
+    /// Where each byte leads.
+    next: Rc<Targets>,
     accept: Vec<u32>,
     /// Row of the state that has nothing but this core.
     pure: Option<Rc<[u16; 256]>>,
@@ -148,10 +148,8 @@ impl Builder<'_> {
             return id;
         }
         let closure = self.closure(&sticky);
-        let edges = closure
-            .iter()
-            .filter_map(|&index| self.node(index).edge)
-            .collect();
+        let edges = closure.iter().filter_map(|&index| self.node(index).edge);
+        let next = Rc::new(targets(edges));
         let mut accept: Vec<u32> = closure
             .iter()
             .filter_map(|&index| self.node(index).accept)
@@ -162,7 +160,7 @@ impl Builder<'_> {
         self.cores.push(Core {
             sticky: sticky.clone(),
             closure,
-            edges,
+            next,
             accept,
             pure: None,
         });
@@ -216,11 +214,10 @@ impl Builder<'_> {
         }
         // Most bytes lead nowhere new.
         let mut row = [self.enter(core, &[])?; 256];
-        for byte in 0..=u8::MAX {
-            let next = self.core_next(core, byte);
-            if !next.is_empty() {
-                row[usize::from(byte)] = self.enter(core, &next)?;
-            }
+        let next = Rc::clone(&self.cores[core].next);
+        let mut known = Known::default();
+        for (entry, nodes) in row.iter_mut().zip(&*next).filter(|(_, nodes)| !nodes.is_empty()) {
+            *entry = self.enter_once(core, nodes, &mut known)?;
         }
         let row = Rc::new(row);
         self.cores[core].pure = Some(Rc::clone(&row));
@@ -232,28 +229,40 @@ impl Builder<'_> {
         let mut next = *self.pure(core)?;
         let mut accept = self.cores[core].accept.clone();
         accept.extend(others.iter().filter_map(|&index| self.node(index).accept));
-        let edges: Vec<(ByteSet, u32)> = others.iter().filter_map(|&index| self.node(index).edge).collect();
-        for byte in 0..=u8::MAX {
-            let mut nodes = successors(&edges, byte);
-            if !nodes.is_empty() {
-                nodes.extend(self.core_next(core, byte));
-                next[usize::from(byte)] = self.enter(core, &nodes)?;
-            }
+        let own = targets(others.iter().filter_map(|&index| self.node(index).edge));
+        let pending = Rc::clone(&self.cores[core].next);
+        let mut known = Known::default();
+        for (byte, nodes) in own.iter().enumerate().filter(|(_, nodes)| !nodes.is_empty()) {
+            let nodes = [&nodes[..], &pending[byte][..]].concat();
+            next[byte] = self.enter_once(core, &nodes, &mut known)?;
         }
         accept.sort_unstable();
         accept.dedup();
         Ok(Row { next, accept })
     }
 
-    fn core_next(&self, core: usize, byte: u8) -> Vec<u32> {
-        successors(&self.cores[core].edges, byte)
+    /// As `enter`; of the bytes of one row, most lead to the same nodes.
+    fn enter_once(&mut self, core: usize, nodes: &[u32], known: &mut Known) -> Result<u16, TooManyRows> {
+        if let Some(&state) = known.get(nodes) {
+            return Ok(state);
+        }
+        let state = self.enter(core, nodes)?;
+        known.insert(nodes.to_vec(), state);
+        Ok(state)
     }
 }
 
-fn successors(edges: &[(ByteSet, u32)], byte: u8) -> Vec<u32> {
-    edges
-        .iter()
-        .filter(|(set, _)| set.contains(byte))
-        .map(|(_, target)| *target)
-        .collect()
+/// By byte: the nodes that it leads to.
+type Targets = [Vec<u32>; 256];
+/// The states that sets of nodes became, within one row.
+type Known = HashMap<Vec<u32>, u16>;
+
+fn targets(edges: impl Iterator<Item = (ByteSet, u32)>) -> Targets {
+    let mut by_byte = [const { Vec::new() }; 256];
+    for (set, target) in edges {
+        for byte in set.iter() {
+            by_byte[usize::from(byte)].push(target);
+        }
+    }
+    by_byte
 }

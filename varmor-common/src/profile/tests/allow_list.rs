@@ -1,7 +1,11 @@
 //! The mode DefenseInDepth with a custom profile.
 
 use super::{built, objects, profile, refused, said};
-use crate::profile::{Kinds, ProfileMode, Verdict};
+use crate::abi::{PERM_APPEND, PERM_EXEC, PERM_READ, PERM_WRITE};
+use crate::compile::bpf::compile;
+use crate::matcher::{PathView, Walk};
+use crate::policy::{load, render};
+use crate::profile::{Kinds, NodeFacts, Profile, ProfileMode, Verdict, build};
 
 /// A policy of the mode with these fields below `customProfile`.
 fn custom(fields: &str) -> String {
@@ -134,4 +138,58 @@ fn rules_of_a_deny_list_need_qualifiers_and_cannot_allow() {
         refused(&with("{qualifiers: [allow], pattern: /a, permissions: [r]}")).len(),
         1
     );
+}
+
+#[test]
+fn the_documented_policies_mean_what_the_text_says() {
+    let page = include_str!("../../../../docs/allow-lists.md");
+    let texts: Vec<&str> = page
+        .split("```yaml\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next())
+        .collect();
+    let profiles: Vec<Profile> = texts
+        .iter()
+        .map(|text| {
+            let loaded = load("allow-lists.md", text.as_bytes());
+            let said: Vec<String> = loaded.diagnostics.iter().map(render).collect();
+            assert_eq!(said, [""; 0]);
+            let built = build(&loaded.documents[0], &NodeFacts::default());
+            assert_eq!(built.diagnostics, [], "{text}");
+            built.profile.expect("no diagnostics")
+        })
+        .collect();
+    let [web, jobs] = &profiles[..] else {
+        panic!("{} policies", profiles.len())
+    };
+    let artefact = compile(web, 1).expect("the policy compiles");
+    let walk = Walk::new(&artefact, 1);
+    for (path, requested, denied) in [
+        ("/usr/sbin/nginx", PERM_EXEC, 0),
+        ("/usr/lib/x86_64-linux-gnu/libc.so.6", PERM_EXEC | PERM_READ, 0),
+        ("/lib64/ld-linux-x86-64.so.2", PERM_EXEC | PERM_READ, 0),
+        ("/bin/sh", PERM_EXEC, PERM_EXEC),
+        ("/etc/shadow", PERM_READ, PERM_READ),
+        ("/etc/nginx/nginx.conf", PERM_READ | PERM_WRITE, PERM_WRITE),
+        ("/var/cache/nginx/a/b", PERM_READ | PERM_WRITE, 0),
+        ("/var/log/nginx/access.log", PERM_APPEND, 0),
+        ("/var/log/nginx/access.log", PERM_WRITE, PERM_WRITE),
+        ("/run/nginx.pid", PERM_WRITE, 0),
+    ] {
+        let view = PathView::from_path(path.as_bytes());
+        assert_eq!(walk.files(&view, requested).denied, denied, "{path}");
+    }
+    let artefact = compile(jobs, 1).expect("the policy compiles");
+    let walk = Walk::new(&artefact, 1);
+    for (path, groups) in [
+        ("/usr/bin/python3.12", 1),
+        ("/usr/bin/perl", 1),
+        ("/usr/bin/ruby", 0),
+    ] {
+        assert_eq!(
+            walk.targets(&PathView::from_path(path.as_bytes())),
+            groups,
+            "{path}"
+        );
+    }
 }

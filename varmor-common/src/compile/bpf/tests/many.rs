@@ -71,7 +71,7 @@ fn mounted(walk: &Walk<'_>, source: &str) -> bool {
 fn ten_thousand_executables() {
     let pattern = |number| format!("/opt/app{}/bin/tool{number}", number % 100);
     let rules = (0..MANY).map(|number| path_rule(Verdict::Deny, &pattern(number), Access::EXEC));
-    check(&profile(rules.collect()), 2 << 20, |walk, number| {
+    check(&profile(rules.collect()), 3 << 20, |walk, number| {
         let view = PathView::from_path(pattern(number).as_bytes());
         walk.files(&view, PERM_EXEC).denied != 0
     });

@@ -40,7 +40,7 @@ pub(super) fn attempts() -> Vec<Attempt> {
     ]
 }
 
-fn run(command: &mut Command) -> Result<(), Failure> {
+pub(super) fn run(command: &mut Command) -> Result<(), Failure> {
     let status = command
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -2,6 +2,7 @@
 //! the policy (it works), under it (an attack is refused, a benign operation works), and after it (it works again).
 
 mod aliases;
+mod allowlist;
 mod attempt;
 mod attributes;
 mod devices;
@@ -15,6 +16,7 @@ mod network;
 mod policies;
 mod raw;
 mod stage;
+mod targets;
 mod unix;
 
 use std::{
@@ -41,6 +43,9 @@ pub(crate) struct Args {
     /// Print that this program was allowed to run (internal)
     #[arg(long)]
     say: bool,
+    /// Wait until the standard input ends (internal)
+    #[arg(long)]
+    wait: bool,
     /// Make one attempt (internal)
     #[arg(long)]
     one: Option<String>,
@@ -60,6 +65,10 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
         println!("{}", serde_json::to_string(&Outcome::Allowed)?);
         return Ok(ExitCode::SUCCESS);
     }
+    if args.wait {
+        std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if let Some(name) = &args.one {
         let attempts = all();
         let attempt = attempts
@@ -73,6 +82,8 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
         return make_attempts(policy);
     }
     stage::prepare().context("prepare the guest")?;
+    allowlist::prepare().context("prepare the allow-lists")?;
+    targets::prepare().context("prepare the targets")?;
     let mut good = true;
     let wanted = |policy: &str| args.policies.is_empty() || args.policies.iter().any(|name| name == policy);
     for (policy, text) in policies::ALL.iter().filter(|(policy, _)| wanted(policy)) {
@@ -98,6 +109,8 @@ fn all() -> Vec<Attempt> {
         namespaces::attempts(),
         aliases::attempts(),
         unix::attempts(),
+        allowlist::attempts(),
+        targets::attempts(),
     ]
     .into_iter()
     .flatten()

@@ -20,6 +20,12 @@ pub(super) const NO_PROTOCOL: &str = "no-protocol";
 pub(super) const NO_SERVER: &str = "no-server";
 /// The mode's own rules.
 pub(super) const RUNTIME_DEFAULT: &str = "runtime-default";
+/// Nothing but what rules allow.
+pub(super) const ALLOW_LIST: &str = "allow-list";
+/// The same, refusing nothing.
+pub(super) const ALLOW_LIST_LOGGED: &str = "allow-list-logged";
+/// Rules for single executables.
+pub(super) const TARGETS: &str = "targets";
 
 pub(super) const ALL: &[(&str, &str)] = &[
     (
@@ -212,6 +218,90 @@ spec:
         - {qualifiers: [deny], pattern: "/prot/**", permissions: [all]}
         - {qualifiers: [deny], pattern: "/disk/ro/**", permissions: [write]}
         - {qualifiers: [deny], pattern: "/mnt/vol/**", permissions: [read]}
+"#,
+    ),
+    (
+        ALLOW_LIST,
+        r#"
+apiVersion: crd.varmor.org/v1beta1
+kind: VarmorPolicy
+metadata: {name: allow-list, namespace: demo}
+spec:
+  target: {kind: Pod, name: any}
+  policy:
+    enforcer: BPF
+    mode: DefenseInDepth
+    defenseInDepth:
+      allowViolations: false
+      bpf:
+        profileType: Custom
+        customProfile:
+          processes:
+          - {pattern: /varmor-guest, permissions: [exec]}
+          - {pattern: "/allow/bin/**", permissions: [exec]}
+          files:
+          - {pattern: /varmor-guest, permissions: [read]}
+          - {pattern: /dev/null, permissions: [read, write]}
+          - {pattern: "/proc/**", permissions: [read]}
+          - {pattern: "/allow/bin/**", permissions: [read, write]}
+          - {pattern: "/allow/read/**", permissions: [read]}
+          - {pattern: "/allow/data{,/**}", permissions: [read, write]}
+          - {pattern: "/allow/flat/*", permissions: [read, write]}
+          - {pattern: "/allow/log/*", permissions: [append]}
+          - {pattern: "/allow/mnt{,/**}", permissions: [read, write]}
+          network:
+            sockets:
+            - {domains: [inet], types: [stream]}
+            egress:
+              toDestinations:
+              - {ip: 127.0.0.1, ports: [{port: 85}]}
+          ptrace: {permissions: [all]}
+          mounts:
+          - {sourcePattern: "**", fstype: tmpfs, flags: [all]}
+          - {sourcePattern: /allow/mnt, fstype: none, flags: [umount]}
+          capabilities: [sys_admin]
+"#,
+    ),
+    (
+        ALLOW_LIST_LOGGED,
+        r"
+apiVersion: crd.varmor.org/v1beta1
+kind: VarmorPolicy
+metadata: {name: allow-list-logged, namespace: demo}
+spec:
+  target: {kind: Pod, name: any}
+  policy:
+    enforcer: BPF
+    mode: DefenseInDepth
+    defenseInDepth:
+      allowViolations: true
+      bpf:
+        profileType: Custom
+        customProfile:
+          processes:
+          - {pattern: /varmor-guest, permissions: [exec]}
+          files:
+          - {pattern: /dev/null, permissions: [read, write]}
+",
+    ),
+    (
+        TARGETS,
+        r#"
+apiVersion: crd.varmor.org/v1beta1
+kind: VarmorPolicy
+metadata: {name: targets, namespace: demo}
+spec:
+  target: {kind: Pod, name: any}
+  policy:
+    enforcer: BPF
+    mode: EnhanceProtect
+    enhanceProtect:
+      privileged: true
+      attackProtectionRules:
+      - rules: [disable-write-etc]
+        targets: [/targets/tool]
+      - rules: [disable-shell]
+        targets: ["/targets/snake*"]
 "#,
     ),
 ];

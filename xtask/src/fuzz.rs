@@ -1,0 +1,150 @@
+//! `fuzz`: runs the fuzz targets of varmor-common, each for a while, from the corpus that is in the repository.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{
+    process::{self, Run},
+    progress, tools, workspace,
+};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Seconds for each target
+    #[arg(long, default_value_t = 600)]
+    seconds: u32,
+    /// Only this target
+    #[arg(long)]
+    target: Option<String>,
+    /// Afterwards, replace the corpus of the repository by the fewest inputs that reach as much code
+    #[arg(long)]
+    minimise: bool,
+}
+
+const FOLDER: &str = "varmor-common/fuzz";
+const TARGETS: [&str; 3] = ["pattern", "matcher", "policy"];
+/// Longest input; the formats of all targets are lines of text.
+const LONGEST: u32 = 1024;
+/// What rustc needs to be told so that the fuzzer sees which code an input reaches. These are stable options; the
+/// sanitizers, which are not, would find nothing in code without `unsafe`.
+const INSTRUMENTATION: &str = "--cfg fuzzing -C passes=sancov-module -C llvm-args=-sanitizer-coverage-level=4 \
+    -C llvm-args=-sanitizer-coverage-inline-8bit-counters -C llvm-args=-sanitizer-coverage-pc-table \
+    -C llvm-args=-sanitizer-coverage-trace-compares -C codegen-units=1";
+
+pub(crate) fn command(args: &Args) -> Result<ExitCode> {
+    let targets: Vec<&str> = TARGETS
+        .into_iter()
+        .filter(|target| args.target.as_ref().is_none_or(|wanted| wanted == target))
+        .collect();
+    if targets.is_empty() {
+        bail!("there is no such target; there are {}", TARGETS.join(", "));
+    }
+    tools::need(tools::PROGRAMS)?;
+    let programs = progress::timed("build the fuzz targets", build)?;
+    let mut good = true;
+    for target in targets {
+        let place = Place::of(target)?;
+        let program = programs.join(target);
+        let ran = progress::timed(&format!("fuzz {target} for {} s", args.seconds), || {
+            run(&program, target, args.seconds, &place)
+        })?;
+        good &= ran;
+        if ran && args.minimise {
+            progress::timed(&format!("minimise the corpus of {target}"), || {
+                minimise(&program, target, &place)
+            })?;
+        }
+    }
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The folders of one target.
+struct Place {
+    /// In the repository.
+    kept: PathBuf,
+    /// What this machine has found.
+    found: PathBuf,
+    /// Inputs at which the target failed.
+    crashes: PathBuf,
+}
+
+impl Place {
+    fn of(target: &str) -> Result<Self> {
+        let scratch = workspace::target().join("fuzz-work").join(target);
+        let place = Self {
+            kept: workspace::root().join(FOLDER).join("corpus").join(target),
+            found: scratch.join("corpus"),
+            crashes: scratch.join("crashes"),
+        };
+        for folder in [&place.kept, &place.found, &place.crashes] {
+            workspace::make_dir(folder)?;
+        }
+        Ok(place)
+    }
+}
+
+fn build() -> Result<PathBuf> {
+    let host = host()?;
+    let output = workspace::target().join("fuzz");
+    Run::new("build-fuzz", "cargo")
+        .without_cargo_env()
+        .args(["build", "--release", "--locked", "--target", &host, "--target-dir"])
+        .arg(&output)
+        .env("RUSTFLAGS", INSTRUMENTATION)
+        .dir(&workspace::root().join(FOLDER))
+        .run()?;
+    Ok(output.join(host).join("release"))
+}
+
+/// The target of this machine. With it given, the instrumentation reaches no build script.
+fn host() -> Result<String> {
+    let text = process::output("rustc", ["-vV"]).context("ask rustc for its target")?;
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.context("`rustc -vV` names no host")?.to_owned())
+}
+
+/// False if an input was found at which the target fails.
+fn run(program: &Path, target: &str, seconds: u32, place: &Place) -> Result<bool> {
+    let run = Run::new(&format!("fuzz-{target}"), program)
+        .arg(format!("-max_total_time={seconds}"))
+        .arg(format!("-max_len={LONGEST}"))
+        .arg(format!("-artifact_prefix={}/", place.crashes.display()))
+        .args(["-timeout=20", "-rss_limit_mb=2048", "-print_final_stats=1"])
+        .args([&place.found, &place.kept]);
+    let log = run.log();
+    let good = run.status()?;
+    let text = fs::read_to_string(&log).with_context(|| format!("read {}", log.display()))?;
+    let executions = text
+        .lines()
+        .find_map(|line| line.strip_prefix("stat::number_of_executed_units:"))
+        .map_or("an unknown number of", str::trim);
+    if good {
+        println!("{target}: {executions} executions, no failure");
+    } else {
+        println!("{target}: failed; the input is in {}", place.crashes.display());
+    }
+    Ok(good)
+}
+
+fn minimise(program: &Path, target: &str, place: &Place) -> Result<()> {
+    let scratch = workspace::Scratch::new("corpus")?;
+    Run::new(&format!("fuzz-merge-{target}"), program)
+        .arg("-merge=1")
+        .arg(format!("-max_len={LONGEST}"))
+        .arg(scratch.path())
+        .args([&place.kept, &place.found])
+        .run()?;
+    fs::remove_dir_all(&place.kept).with_context(|| format!("remove {}", place.kept.display()))?;
+    workspace::make_dir(&place.kept)?;
+    for entry in fs::read_dir(scratch.path()).context("list the corpus")? {
+        let entry = entry.context("list the corpus")?;
+        let kept = place.kept.join(entry.file_name());
+        fs::copy(entry.path(), &kept).with_context(|| format!("copy to {}", kept.display()))?;
+    }
+    Ok(())
+}
