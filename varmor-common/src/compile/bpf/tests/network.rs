@@ -435,6 +435,7 @@ fn socket_rules_hold_for_what_they_name() {
         (sockets(&[inet], &[], &[tcp]), (smc, stream, 1), false),
         (sockets(&[inet], &[stream], &[]), (smc, stream, 0), true),
         (sockets(&[inet], &[], &[17]), (inet, 2, 0), true),
+        (sockets(&[inet], &[], &[17]), (16, 3, 17), false),
         (sockets(&[inet], &[], &[17]), (inet, 2, 136), true),
         (sockets(&[inet], &[], &[132]), (inet, 5, 0), true),
         (sockets(&[], &[raw], &[]), (alg, raw, 3), true),

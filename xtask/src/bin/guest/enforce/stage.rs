@@ -179,7 +179,7 @@ fn serve(listener: UnixListener) {
 
 /// Listens on every address, so that an attempt that is not refused succeeds.
 fn listen() -> Result<()> {
-    for port in [80, 81, 85, 91] {
+    for port in [80, 81, 85, 90, 91] {
         let listener = TcpListener::bind(("::", port)).with_context(|| format!("listen on port {port}"))?;
         thread::spawn(move || {
             for connection in listener.incoming().flatten() {
