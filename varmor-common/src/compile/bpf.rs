@@ -12,8 +12,8 @@ mod tests;
 pub use error::CompileError;
 
 use crate::abi::{
-    Descriptor, GlobRow, NetRow, NetTest, PERM_EXEC, PERM_WRITE, PROFILE_COMPLAIN, PROFILE_EGRESS, PROFILE_INGRESS,
-    PROFILE_SOCKETS, Point, PointKey, State, Transition,
+    Descriptor, GlobRow, NetRow, NetTest, PERM_EXEC, PERM_WRITE, PROFILE_COMPLAIN, PROFILE_EGRESS,
+    PROFILE_INGRESS, PROFILE_SOCKETS, Point, PointKey, State, Transition,
 };
 use crate::profile::{Object, Profile, ProfileMode, Verdict};
 

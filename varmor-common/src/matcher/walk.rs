@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use super::{
-    Network, Tables, Verdict, class_symbol, decide, embedded, filesystem_step, filesystem_symbol, first_byte, glob,
-    halves, is_v4, join, leaf, merge, name_hash, next, real_protocol, resolve, socket_address,
+    Network, Tables, Verdict, class_symbol, decide, embedded, filesystem_step, filesystem_symbol, first_byte,
+    glob, halves, is_v4, join, leaf, merge, name_hash, next, real_protocol, resolve, socket_address,
 };
 use crate::abi::{
     BLOOM_WORDS, NetTest, Point, STATE_EMITS, STATE_SINK, State, Transition, VERDICT_AUDIT, VERDICT_DENY,

@@ -16,6 +16,6 @@ pub use build::{Built, build};
 pub use facts::NodeFacts;
 pub use name::{MANAGER_NAMESPACE, profile_name};
 pub use rule::{
-    Access, CapabilitySet, EgressRule, IngressRule, MountRule, Object, Origin, PortRange, Profile, ProfileMode,
-    PtraceAccess, PtraceRule, PtraceScope, Rule, SocketRule, Verdict,
+    Access, CapabilitySet, EgressRule, IngressRule, MountRule, Object, Origin, PortRange, Profile,
+    ProfileMode, PtraceAccess, PtraceRule, PtraceScope, Rule, SocketRule, Verdict,
 };

@@ -13,7 +13,8 @@ use self::region::Region;
 use super::sites::Sites;
 use super::{Artefact, CompileError, SiteRule};
 use crate::abi::{
-    LEAF_SITE_SHIFT, MAX_LEAF_SITES, PROFILE_EGRESS, PROFILE_INGRESS, PROFILE_SOCKETS, VERDICT_AUDIT, VERDICT_DENY,
+    LEAF_SITE_SHIFT, MAX_LEAF_SITES, PROFILE_EGRESS, PROFILE_INGRESS, PROFILE_SOCKETS, VERDICT_AUDIT,
+    VERDICT_DENY,
 };
 use crate::matcher::MAPPED;
 use crate::profile::{Object, PortRange, Profile, Rule, Verdict};
@@ -49,7 +50,9 @@ pub(super) fn compile(
         descriptor.flags |= PROFILE_SOCKETS;
         let mut leaves = |said| leaf(sites, said, defaults.sockets);
         let mut builder = Builder::new(&mut diagram, &pieces.sockets.list, &mut leaves);
-        let starts = builder.bytes(Region::network(0, 0)).map_err(too_large(profile, "socket"))?;
+        let starts = builder
+            .bytes(Region::network(0, 0))
+            .map_err(too_large(profile, "socket"))?;
         let domains = descriptor.net.sockets.len();
         descriptor.net.sockets.copy_from_slice(&starts[..domains]);
     }
@@ -164,7 +167,12 @@ fn leaf(sites: &mut Sites, said: Said, default: Option<u32>) -> u32 {
     let (verdict, site) = match (said, default) {
         (Said { deny: Some(deny), .. }, _) => (VERDICT_DENY, sites.number(rule(deny, Verdict::Deny))),
         (Said { allow: false, .. }, Some(site)) => (VERDICT_DENY, site),
-        (Said { audit: Some(audit), .. }, _) => (VERDICT_AUDIT, sites.number(rule(audit, Verdict::Audit))),
+        (
+            Said {
+                audit: Some(audit), ..
+            },
+            _,
+        ) => (VERDICT_AUDIT, sites.number(rule(audit, Verdict::Audit))),
         _ => (0, 0),
     };
     debug_assert!(site < MAX_LEAF_SITES);
@@ -195,7 +203,10 @@ fn networks(network: Option<&IpNet>) -> Vec<(usize, Region)> {
         ],
         Some(IpNet::V4(net)) => {
             let address = V4 | u128::from(net.addr().to_bits());
-            vec![(FAMILY_V4, Region::network(address, MAPPED + u32::from(net.prefix_len())))]
+            vec![(
+                FAMILY_V4,
+                Region::network(address, MAPPED + u32::from(net.prefix_len())),
+            )]
         }
         Some(IpNet::V6(net)) => {
             let region = Region::network(net.addr().to_bits(), u32::from(net.prefix_len()));

@@ -151,7 +151,9 @@ fn unix_servers() -> Result<()> {
     ] {
         serve(UnixListener::bind(path)?);
     }
-    serve(UnixListener::bind_addr(&SocketAddr::from_abstract_name(ABSTRACT)?)?);
+    serve(UnixListener::bind_addr(&SocketAddr::from_abstract_name(
+        ABSTRACT,
+    )?)?);
     for path in ["/socks/denied/dgram.sock", "/socks/open/dgram.sock"] {
         let socket = UnixDatagram::bind(path)?;
         thread::spawn(move || while socket.recv(&mut [0; 16]).is_ok() {});
