@@ -82,7 +82,11 @@ pub extern "C" fn seen(dentry: u64, mount: u64, number: u32, artefact_request: u
             }
         }
     }
-    if done { collected } else { u64::from(FAULT_DEPTH) << 24 }
+    if done {
+        collected
+    } else {
+        u64::from(FAULT_DEPTH) << 24
+    }
 }
 
 /// 1 if `dentry` is `root` or below it.

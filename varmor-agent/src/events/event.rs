@@ -93,10 +93,16 @@ pub enum Detail {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Network {
-    Socket { socket: Socket },
-    Connect { address: Address },
+    Socket {
+        socket: Socket,
+    },
+    Connect {
+        address: Address,
+    },
     /// A local address that the outside could reach.
-    Listen { address: Address },
+    Listen {
+        address: Address,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -185,7 +191,9 @@ fn detail(raw: &RawEvent) -> Result<Detail, EventError> {
         abi::EVENT_CONNECT => {
             let address = address(raw.data);
             Detail::Network(match raw.operation {
-                abi::operation::BIND | abi::operation::LISTEN | abi::operation::ACCEPT => Network::Listen { address },
+                abi::operation::BIND | abi::operation::LISTEN | abi::operation::ACCEPT => {
+                    Network::Listen { address }
+                }
                 _ => Network::Connect { address },
             })
         }

@@ -76,7 +76,11 @@ impl Address {
 
     #[inline(always)]
     fn data(&self) -> [u64; 3] {
-        [self.hi, self.lo, u64::from(self.port) | u64::from(self.family) << 32]
+        [
+            self.hi,
+            self.lo,
+            u64::from(self.port) | u64::from(self.family) << 32,
+        ]
     }
 }
 

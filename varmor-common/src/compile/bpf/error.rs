@@ -37,7 +37,8 @@ pub enum CompileError {
     #[error(
         "the {what} rules multiply beyond {} rows or {} tests, at rule `{rule}` ({field}): rules about many ports \
          and rules about many networks need a table each for every pair of them; name the ports in fewer ranges",
-        super::network::ROW_BUDGET, super::network::TEST_BUDGET
+        super::network::ROW_BUDGET,
+        super::network::TEST_BUDGET
     )]
     TooManyDestinations {
         what: &'static str,

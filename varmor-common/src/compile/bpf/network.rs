@@ -13,7 +13,8 @@ use self::region::Region;
 use super::sites::Sites;
 use super::{Artefact, CompileError, SiteRule};
 use crate::abi::{
-    LEAF_SITE_SHIFT, MAX_LEAF_SITES, PROFILE_EGRESS, PROFILE_INGRESS, PROFILE_SOCKETS, VERDICT_AUDIT, VERDICT_DENY,
+    LEAF_SITE_SHIFT, MAX_LEAF_SITES, PROFILE_EGRESS, PROFILE_INGRESS, PROFILE_SOCKETS, VERDICT_AUDIT,
+    VERDICT_DENY,
 };
 use crate::matcher::MAPPED;
 use crate::profile::{Kinds, Object, PortRange, Profile, Rule, Verdict};
@@ -42,7 +43,9 @@ pub(super) fn compile(
         descriptor.flags |= PROFILE_SOCKETS;
         let mut leaves = |said| leaf(sites, said, sockets);
         let mut builder = Builder::new(&mut diagram, &pieces.sockets.list, &mut leaves);
-        let starts = builder.bytes(Region::network(0, 0)).map_err(too_large(profile, "socket"))?;
+        let starts = builder
+            .bytes(Region::network(0, 0))
+            .map_err(too_large(profile, "socket"))?;
         let domains = descriptor.net.sockets.len();
         descriptor.net.sockets.copy_from_slice(&starts[..domains]);
     }
@@ -189,7 +192,10 @@ fn networks(network: Option<&IpNet>) -> Vec<(usize, Region)> {
         ],
         Some(IpNet::V4(net)) => {
             let address = V4 | u128::from(net.addr().to_bits());
-            vec![(FAMILY_V4, Region::network(address, MAPPED + u32::from(net.prefix_len())))]
+            vec![(
+                FAMILY_V4,
+                Region::network(address, MAPPED + u32::from(net.prefix_len())),
+            )]
         }
         Some(IpNet::V6(net)) => {
             let region = Region::network(net.addr().to_bits(), u32::from(net.prefix_len()));

@@ -10,10 +10,10 @@ use crate::abi::{
     NODE_KIND_SHIFT, NODE_ROW, NODE_TEST, NetRow, NetTest, PLACE_HIGH, PLACE_LOW, PLACE_PORT, ROW_PLACE_SHIFT,
 };
 
-/// Most rows of one profile: 32 MiB of kernel memory.
-pub(in crate::compile::bpf) const ROW_BUDGET: usize = 1 << 15;
-/// Most tests of one profile: 24 MiB of kernel memory.
-pub(in crate::compile::bpf) const TEST_BUDGET: usize = 1 << 19;
+/// Most rows of one profile: 16 MiB of kernel memory.
+pub(in crate::compile::bpf) const ROW_BUDGET: usize = 1 << 14;
+/// Most tests of one profile: 12 MiB of kernel memory.
+pub(in crate::compile::bpf) const TEST_BUDGET: usize = 1 << 18;
 /// Up to this many rules are asked one after the other: a row has the size of 21 tests.
 const CHAIN: usize = 3;
 /// Up to this many ranges of ports are searched by halves; more of them get rows.

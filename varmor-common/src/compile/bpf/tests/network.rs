@@ -222,7 +222,11 @@ fn random_rule(random: &mut Random) -> Rule {
             let (one, two) = (port(random), port(random));
             PortRange {
                 first: one.min(two),
-                last: if random.chance(2) { one.max(two) } else { one.min(two) },
+                last: if random.chance(2) {
+                    one.max(two)
+                } else {
+                    one.min(two)
+                },
             }
         })
         .collect();
@@ -236,7 +240,11 @@ fn destinations_agree_with_the_naive_decision() {
     let mut verdicts = [0; 3];
     for seed in 0..1_500 {
         let random = &mut Random::new(seed);
-        let count = if random.chance(10) { 60 } else { 1 + random.below(8) };
+        let count = if random.chance(10) {
+            60
+        } else {
+            1 + random.below(8)
+        };
         let profile = profile((0..count).map(|_| random_rule(random)).collect());
         let artefact = compiled(&profile);
         let walk = Walk::new(&artefact, KEY);
@@ -437,6 +445,7 @@ fn socket_rules_hold_for_what_they_name() {
         (sockets(&[inet], &[], &[tcp]), (smc, stream, 1), false),
         (sockets(&[inet], &[stream], &[]), (smc, stream, 0), true),
         (sockets(&[inet], &[], &[17]), (inet, 2, 0), true),
+        (sockets(&[inet], &[], &[17]), (16, 3, 17), false),
         (sockets(&[inet], &[], &[17]), (inet, 2, 136), true),
         (sockets(&[inet], &[], &[132]), (inet, 5, 0), true),
         (sockets(&[], &[raw], &[]), (alg, raw, 3), true),

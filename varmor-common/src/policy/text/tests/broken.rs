@@ -3,6 +3,31 @@
 use super::{GOOD, check, said};
 
 #[test]
+fn mistakes_in_rules_about_local_addresses_are_named() {
+    let with = |rule: &str| format!("        network:\n          ingresses: [{rule}]\n");
+    for (rule, expected) in [
+        ("{qualifiers: [deny], ports: [{port: 22}]}", ""),
+        (
+            "{qualifiers: [deny], ip: pod-self}",
+            "`pod-self` is not an address\n  help: write an IPv4 or IPv6 address, or one of unspecified, localhost",
+        ),
+        ("{qualifiers: [deny]}", "the rule names no destination"),
+        (
+            "{qualifiers: [forbid], ip: localhost}",
+            "`forbid` is not known in `qualifiers`",
+        ),
+        (
+            "{qualifiers: [deny], ports: [{port: 9, endPort: 8}]}",
+            "the range of ports ends at 8, before it starts at 9",
+        ),
+    ] {
+        let said = said(GOOD.replace("        network:\n", &with(rule))).join("\n");
+        assert_eq!(said.is_empty(), expected.is_empty(), "{rule}: {said}");
+        assert!(said.contains(expected), "{rule}: {said}");
+    }
+}
+
+#[test]
 fn the_good_policy_is_good() {
     assert_eq!(said(GOOD), [""; 0]);
 }

@@ -189,7 +189,9 @@ fn unix_servers() -> Result<()> {
     ] {
         serve(UnixListener::bind(path)?);
     }
-    serve(UnixListener::bind_addr(&SocketAddr::from_abstract_name(ABSTRACT)?)?);
+    serve(UnixListener::bind_addr(&SocketAddr::from_abstract_name(
+        ABSTRACT,
+    )?)?);
     for path in ["/socks/denied/dgram.sock", "/socks/open/dgram.sock"] {
         let socket = UnixDatagram::bind(path)?;
         thread::spawn(move || while socket.recv(&mut [0; 16]).is_ok() {});
@@ -217,7 +219,7 @@ fn serve(listener: UnixListener) {
 
 /// Listens on every address, so that an attempt that is not refused succeeds.
 fn listen() -> Result<()> {
-    for port in [80, 81, 85, 91] {
+    for port in [80, 81, 85, 90, 91] {
         let listener = TcpListener::bind(("::", port)).with_context(|| format!("listen on port {port}"))?;
         thread::spawn(move || {
             for connection in listener.incoming().flatten() {
