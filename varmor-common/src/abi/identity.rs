@@ -54,6 +54,11 @@ pub const SETTING_ABI: u32 = 1;
 /// Setting: counts the changes that user space made to the maps, so that it notices those of another process.
 pub const SETTING_WRITES: u32 = 4;
 
+/// Setting: nanoseconds between two events of a profile at its full rate; 0 = no limit.
+pub const SETTING_EVENT_INTERVAL: u32 = 5;
+/// Setting: events that a profile may write at once before the rate holds.
+pub const SETTING_EVENT_BURST: u32 = 6;
+
 /// Per-CPU counters; the fault reasons follow from `COUNTER_FAULTS`.
 pub const COUNTER_DENIED: u32 = 0;
 pub const COUNTER_AUDITED: u32 = 1;
