@@ -1,38 +1,40 @@
-//! Events: written after the verdict, never part of it. A full ring loses the event and counts the loss.
+//! Events: written after the verdict, never part of it. What is not written is counted.
+
+mod admit;
+mod text;
 
 use core::ffi::c_void;
 
 use aya_ebpf::helpers::generated::{
     bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_get_current_task, bpf_get_current_uid_gid,
-    bpf_ktime_get_ns, bpf_probe_read_kernel,
+    bpf_ktime_get_ns,
 };
 use varmor_common::abi::{
-    Ancestor, COUNTER_LOST, EVENT_ANCESTORS, EVENT_CONNECT, EVENT_EXE, EVENT_EXEC, EVENT_FILE, EVENT_PATH,
-    RawEvent,
+    Ancestor, COUNTER_LOST, EVENT_ANCESTOR_EXE, EVENT_ANCESTORS, EVENT_CONNECT, EVENT_EXE, EVENT_EXEC,
+    EVENT_FILE, EVENT_PATH, EVENT_TEXT, EVENT_TEXTS,
 };
 
 use crate::{
-    identity::{self, Who},
-    kernel::{mask, probe},
-    maps::{EVENTS, count},
+    identity,
+    kernel::probe,
+    maps::{self, count},
     offsets::{
-        FILE_PATH, MM_EXE_FILE, MNTNS_INUM, MOUNT_PARENT, MOUNT_VFSMOUNT, NSPROXY_MNT, PATH_DENTRY, PATH_MNT,
-        TASK_COMM, TASK_MM, TASK_NSPROXY, TASK_REAL_PARENT, TASK_TGID, VFSMOUNT_ROOT,
+        DENTRY_NAME_LEN, FILE_PATH, MM_EXE_FILE, MNTNS_INUM, NSPROXY_MNT, PATH_DENTRY, PATH_MNT, TASK_COMM,
+        TASK_MM, TASK_NSPROXY, TASK_REAL_PARENT, TASK_TGID,
     },
-    path::Name,
 };
 
-/// Components of a path in an event; a deeper path keeps its tail.
-const PATH_COMPONENTS: u32 = 40;
-const EXE_COMPONENTS: u32 = 20;
-
-/// What an event is about, in one word: event kind, operation, action, fault.
+/// What an event is about, in one word: event kind, operation, action, fault, whose rules.
 #[derive(Clone, Copy)]
 pub struct What {
     kind: u32,
     operation: u32,
     action: u32,
     fault: u32,
+    /// It is counted and not written.
+    quiet: bool,
+    /// Index of the artefact whose rules spoke; 0 = none.
+    artefact: u32,
 }
 
 impl What {
@@ -43,6 +45,8 @@ impl What {
             operation,
             action: 0,
             fault: 0,
+            quiet: false,
+            artefact: 0,
         }
     }
 
@@ -57,101 +61,184 @@ impl What {
     }
 
     #[inline(always)]
+    pub const fn quiet(self, quiet: bool) -> Self {
+        Self { quiet, ..self }
+    }
+
+    #[inline(always)]
+    pub const fn artefact(self, artefact: u32) -> Self {
+        Self { artefact, ..self }
+    }
+
+    #[inline(always)]
     pub const fn pack(self) -> u64 {
         self.kind as u64
             | (self.operation as u64) << 8
             | (self.action as u64) << 16
             | (self.fault as u64) << 24
+            | (self.quiet as u64) << QUIET_SHIFT
+            | (self.artefact as u64) << ARTEFACT_SHIFT
     }
 }
+
+const QUIET_SHIFT: u32 = 32;
+const ARTEFACT_SHIFT: u32 = 40;
 
 #[inline(always)]
 pub const fn site_request(site: u32, request: u32) -> u64 {
     site as u64 | (request as u64) << 32
 }
 
-/// Writes one event. `first` and `second` are the dentry and the mount for files and executables, else data.
+/// Counts one verdict and writes its event, unless it is quiet, a repetition, or one too many. `first` and `second`
+/// are the dentry and the mount for files and executables, else data.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn emit(what: u64, site_request: u64, first: u64, second: u64, third: u64) -> u32 {
-    let Some(mut entry) = EVENTS.reserve::<RawEvent>(0) else {
+    let (slot, generation) = profile_of(what);
+    let (cgroup, domain) = identity::storage::current().map_or((0, 0), |label| (label.cgroup, label.domain));
+    let site = site_request as u32;
+    let action = (what >> 16 & 0xff) as u32;
+    let quiet = (what >> QUIET_SHIFT & 1) * admit::QUIET;
+    let identity = identity_of(what, site_request, first, second, third, slot);
+    let admitted = admit::admit(
+        u64::from(slot) | u64::from(generation) << 32,
+        u64::from(domain) | u64::from(site) << 32,
+        u64::from(action) | quiet | site_request >> 32 << 32,
+        identity,
+    );
+    if admitted & admit::WRITE == 0 {
+        return 0;
+    }
+    let Some(buffer) = text::claim() else {
         count(COUNTER_LOST);
+        admit::lost(slot);
         return 0;
     };
-    let event: *mut RawEvent = entry.as_mut_ptr();
-    // SAFETY: the reservation is ours until it is submitted and large enough for the event; every field is an
-    // integer, so writing it in place is whole.
-    unsafe {
-        (*event).kind = (what & 0xff) as u32;
-        (*event).operation = (what >> 8 & 0xff) as u32;
-        (*event).action = (what >> 16 & 0xff) as u32;
-        (*event).fault = (what >> 24 & 0xff) as u32;
-        (*event).site = site_request as u32;
-        (*event).requested = (site_request >> 32) as u32;
-        (*event).time = bpf_ktime_get_ns();
-        let id = bpf_get_current_pid_tgid();
-        (*event).tgid = (id >> 32) as u32;
-        (*event).tid = id as u32;
-        let id = bpf_get_current_uid_gid();
-        (*event).uid = id as u32;
-        (*event).gid = (id >> 32) as u32;
-        (*event).domain = 0;
-        (*event).cgroup = 0;
-        (*event).slot = 0;
-        (*event).generation = 0;
-        if let Some(label) = identity::storage::current() {
-            (*event).cgroup = label.cgroup;
-            if let Who::Subject(subject) = identity::subject(label) {
-                (*event).slot = subject.profile.slot;
-                (*event).generation = subject.profile.generation;
-            }
-        }
-        (*event).comm = [0; 16];
-        let _ = bpf_get_current_comm((&raw mut (*event).comm).cast::<c_void>(), 16);
-        let task = bpf_get_current_task();
-        (*event).mount_namespace = mount_namespace(task).unwrap_or(0);
-        let mut parent = task;
-        let mut i = 0;
-        while i < EVENT_ANCESTORS {
-            parent = probe::<u64>(parent + u64::from(TASK_REAL_PARENT.load())).unwrap_or(0);
-            let tgid = probe::<u32>(parent + u64::from(TASK_TGID.load())).unwrap_or(0);
-            let comm = probe::<[u8; 16]>(parent + u64::from(TASK_COMM.load())).unwrap_or([0; 16]);
-            (*event).ancestors[i] = Ancestor { tgid, _pad: 0, comm };
-            i += 1;
-        }
-        (*event).path_start = EVENT_PATH as u32;
-        (*event).exe_start = EVENT_EXE as u32;
-        let kind = (what & 0xff) as u32;
-        if kind == EVENT_FILE || kind == EVENT_EXEC {
-            (*event).data = [0; 4];
-            path::<{ EVENT_PATH as i32 - 1 }>(
-                (&raw mut (*event).path).cast::<u8>(),
-                &raw mut (*event).path_start,
-                first,
-                second,
-                PATH_COMPONENTS,
-            );
-        } else {
-            // A destination has its family beside the port.
-            let (third, fourth) = if kind == EVENT_CONNECT {
-                (third & 0xffff, third >> 32)
-            } else {
-                (third, 0)
-            };
-            (*event).data = [first, second, third, fourth];
-        }
-        if let Some((dentry, mount)) = executable(task) {
-            path::<{ EVENT_EXE as i32 - 1 }>(
-                (&raw mut (*event).exe).cast::<u8>(),
-                &raw mut (*event).exe_start,
-                dentry,
-                mount,
-                EXE_COMPONENTS,
-            );
-        }
+    // SAFETY: the helper has no precondition.
+    let task = unsafe { bpf_get_current_task() };
+    let kind = (what & 0xff) as u32;
+    let is_path = kind == EVENT_FILE || kind == EVENT_EXEC;
+    let mut lengths = [0u32; EVENT_TEXTS];
+    let mut floor = (EVENT_TEXT - EVENT_PATH) as u32;
+    if is_path {
+        lengths[0] = text::write_path(buffer, floor, first, second);
     }
-    entry.submit(0);
+    floor -= EVENT_EXE as u32;
+    lengths[1] = write_executable(buffer, floor, task);
+    let mut ancestors = [0u64; EVENT_ANCESTORS];
+    let mut parent = task;
+    let mut i = 0;
+    while i < EVENT_ANCESTORS {
+        parent = probe::<u64>(parent + u64::from(TASK_REAL_PARENT.load())).unwrap_or(0);
+        ancestors[i] = parent;
+        floor -= EVENT_ANCESTOR_EXE as u32;
+        lengths[2 + i] = write_executable(buffer, floor, parent);
+        i += 1;
+    }
+    let written = text::output(buffer, |event| {
+        // SAFETY: `output` gives a place for the event; every field is an integer, so writing it in place is whole.
+        unsafe {
+            (*event).kind = kind;
+            (*event).operation = (what >> 8 & 0xff) as u32;
+            (*event).action = action;
+            (*event).fault = (what >> 24 & 0xff) as u32;
+            (*event).time = bpf_ktime_get_ns();
+            (*event).cgroup = cgroup;
+            (*event).identity = identity;
+            (*event).slot = slot;
+            (*event).generation = generation;
+            (*event).domain = domain;
+            (*event).site = site;
+            (*event).requested = (site_request >> 32) as u32;
+            (*event).repeated = admitted as u32;
+            let id = bpf_get_current_pid_tgid();
+            (*event).tgid = (id >> 32) as u32;
+            (*event).tid = id as u32;
+            let id = bpf_get_current_uid_gid();
+            (*event).uid = id as u32;
+            (*event).gid = (id >> 32) as u32;
+            (*event).mount_namespace = mount_namespace(task).unwrap_or(0);
+            (*event)._pad = 0;
+            // A destination has its family beside the port.
+            (*event).data = if is_path {
+                [0; 4]
+            } else if kind == EVENT_CONNECT {
+                [first, second, third & 0xffff, third >> 32]
+            } else {
+                [first, second, third, 0]
+            };
+            let _ = bpf_get_current_comm((&raw mut (*event).comm).cast::<c_void>(), 16);
+            let mut i = 0;
+            while i < EVENT_ANCESTORS {
+                let parent = ancestors[i];
+                (*event).ancestors[i] = Ancestor {
+                    tgid: probe::<u32>(parent + u64::from(TASK_TGID.load())).unwrap_or(0),
+                    _pad: 0,
+                    comm: probe::<[u8; 16]>(parent + u64::from(TASK_COMM.load())).unwrap_or([0; 16]),
+                };
+                i += 1;
+            }
+            let mut tails = 0;
+            let mut i = 0;
+            while i < EVENT_TEXTS {
+                (*event).lengths[i] = lengths[i] as u16;
+                tails |= ((lengths[i] >> 31) as u16) << i;
+                i += 1;
+            }
+            (*event).tails = tails;
+            (*event)._pad2 = 0;
+        }
+    });
+    text::release(buffer);
+    if !written {
+        count(COUNTER_LOST);
+        admit::lost(slot);
+    }
     1
+}
+
+/// Slot and generation of the artefact whose rules spoke: the one that judged, also while another takes its place.
+#[inline(always)]
+fn profile_of(what: u64) -> (u32, u32) {
+    let artefact = (what >> ARTEFACT_SHIFT) as u32;
+    if artefact == 0 {
+        return (0, 0);
+    }
+    maps::descriptor(artefact).map_or((0, 0), |profile| (profile.slot, profile.generation))
+}
+
+/// Equal for equal events. A dentry's address may be reused at once, but not with the hash of the same name (which
+/// the kernel salts with the parent) and the same parent.
+#[inline(always)]
+fn identity_of(what: u64, site_request: u64, first: u64, second: u64, third: u64, slot: u32) -> u64 {
+    let kind = (what & 0xff) as u32;
+    let name = if kind == EVENT_FILE || kind == EVENT_EXEC {
+        probe::<u64>(first + u64::from(DENTRY_NAME_LEN.load()) - 4).unwrap_or(0)
+    } else {
+        0
+    };
+    // SAFETY: the helper has no precondition.
+    let tgid = unsafe { bpf_get_current_pid_tgid() } >> 32;
+    let mut identity = mix(what & 0xffff_ffff, site_request);
+    identity = mix(identity, first);
+    identity = mix(identity, second);
+    identity = mix(identity, third);
+    identity = mix(identity, name);
+    mix(identity, tgid | u64::from(slot) << 32)
+}
+
+/// One step of a multiplicative hash (the constant of FxHash); only equality counts.
+#[inline(always)]
+const fn mix(hash: u64, word: u64) -> u64 {
+    (hash.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95)
+}
+
+#[inline(always)]
+fn write_executable(buffer: u32, floor: u32, task: u64) -> u32 {
+    match executable(task) {
+        Some((dentry, mount)) => text::write_path(buffer, floor, dentry, mount),
+        None => 0,
+    }
 }
 
 #[inline(always)]
@@ -170,64 +257,4 @@ fn executable(task: u64) -> Option<(u64, u64)> {
         probe(path + u64::from(PATH_DENTRY.load()))?,
         probe(path + u64::from(PATH_MNT.load()))?,
     ))
-}
-
-/// Writes a path from the end of a field of `MASK + 1` bytes; `start` holds where the path starts so far. The 256
-/// bytes behind the field take what the mask cannot rule out.
-///
-/// `start` is kept in the event and read back for each component, because a value from memory is any number to the
-/// verifier: its states converge, where an exact one would differ in every round.
-///
-/// # Safety
-/// `field` points to `MASK + 257` writable bytes, `start` to a field of the same reservation.
-#[inline(always)]
-unsafe fn path<const MASK: i32>(field: *mut u8, start: *mut u32, dentry: u64, mount: u64, components: u32) {
-    let mut dentry = dentry;
-    let mut mount = mount;
-    let Some(mut root) = probe::<u64>(mount + u64::from(VFSMOUNT_ROOT.load())) else {
-        return;
-    };
-    let mut i = 0;
-    while i < components {
-        i += 1;
-        if dentry == root {
-            let own = mount - u64::from(MOUNT_VFSMOUNT.load());
-            let Some([parent, mountpoint]) = probe::<[u64; 2]>(own + u64::from(MOUNT_PARENT.load())) else {
-                break;
-            };
-            if parent == own {
-                break;
-            }
-            dentry = mountpoint;
-            mount = parent + u64::from(MOUNT_VFSMOUNT.load());
-            let Some(next) = probe::<u64>(mount + u64::from(VFSMOUNT_ROOT.load())) else {
-                break;
-            };
-            root = next;
-            continue;
-        }
-        let Some(name) = Name::read(dentry) else { break };
-        let length = mask::<255>(u64::from(name.length)) as u32;
-        // SAFETY: `start` is valid, see above.
-        let end = unsafe { start.read_volatile() };
-        if end < length + 1 || name.parent == dentry {
-            break;
-        }
-        let at = end - length - 1;
-        // SAFETY: as above; the masked index is within the field, and at most 255 bytes follow it.
-        unsafe {
-            start.write_volatile(at);
-            let at = mask::<MASK>(u64::from(at)) as usize;
-            *field.add(at) = b'/';
-            if bpf_probe_read_kernel(
-                field.add(at + 1).cast::<c_void>(),
-                length,
-                name.name as *const c_void,
-            ) != 0
-            {
-                break;
-            }
-        }
-        dentry = name.parent;
-    }
 }

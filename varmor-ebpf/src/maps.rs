@@ -5,13 +5,14 @@
 //! that one write of a slot swaps the whole profile for every task at once.
 
 use aya_ebpf::{
-    btf_maps::{Array, ArrayOfMaps, HashMap},
+    btf_maps::{Array, ArrayOfMaps, HashMap, LruHashMap},
     macros::{btf_map, map},
     maps::{PerCpuArray, RingBuf},
 };
 use varmor_common::abi::{
-    Binding, COUNTER_FAULTS, Descriptor, FAULTS, GlobRow, MAX_ARTEFACTS, MAX_BINDINGS, MAX_OWN, MAX_SLOTS, Managed,
-    NetRow, NetTest, Point, PointKey, SETTINGS as SETTING_WORDS, State, Transition,
+    Binding, COUNTER_FAULTS, Descriptor, FAULTS, GlobRow, HitKey, Hits, MAX_ARTEFACTS, MAX_BINDINGS, MAX_HITS,
+    MAX_OWN, MAX_RECENT, MAX_SLOTS, Managed, NetRow, NetTest, Point, PointKey, Recent, SETTINGS as SETTING_WORDS,
+    SlotCounts, State, Transition,
 };
 
 const NO_PREALLOC: usize = 1;
@@ -140,7 +141,19 @@ pub static SETTINGS: Array<u32, { SETTING_WORDS as usize }> = Array::new();
 #[map]
 pub static COUNTERS: PerCpuArray<u64> = PerCpuArray::with_max_entries(COUNTER_FAULTS + FAULTS, 0);
 
-/// Audit events. 4 MiB hold about 2,000 events.
+/// Where rules spoke, how often.
+#[btf_map]
+pub static HITS: HashMap<HitKey, Hits, { MAX_HITS as usize }, NO_PREALLOC> = HashMap::new();
+
+/// Identity of an event -> when it was written. The least recently used is forgotten first.
+#[btf_map]
+pub static RECENT: LruHashMap<u64, Recent, { MAX_RECENT as usize }> = LruHashMap::new();
+
+/// Numbers of each profile slot.
+#[btf_map]
+pub static SLOT_COUNTS: Array<SlotCounts, { MAX_SLOTS as usize }> = Array::new();
+
+/// Audit events. 4 MiB hold about 10,000 events with paths of usual length.
 #[map]
 pub static EVENTS: RingBuf = RingBuf::with_byte_size(4 << 20, 0);
 

@@ -54,7 +54,7 @@ pub fn file(
     }
     let (dentry, mount) = object();
     audit::emit(
-        what.action(action).fault(fault).pack(),
+        what.action(action).fault(fault).artefact(subject.artefact).pack(),
         audit::site_request(verdict.site, request),
         dentry,
         mount,
@@ -86,15 +86,13 @@ pub fn quiet_point(
     if action == 0 {
         return ALLOW;
     }
-    if !quiet {
-        audit::emit(
-            what.action(action).pack(),
-            audit::site_request((verdict_site >> 32) as u32, request),
-            data[0],
-            data[1],
-            data[2],
-        );
-    }
+    audit::emit(
+        what.action(action).quiet(quiet).artefact(subject.artefact).pack(),
+        audit::site_request((verdict_site >> 32) as u32, request),
+        data[0],
+        data[1],
+        data[2],
+    );
     finish(action, FAULT_NONE)
 }
 

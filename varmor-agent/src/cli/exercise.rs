@@ -145,6 +145,7 @@ fn carry_out(enforcer: &mut BpfEnforcer, step: Step) -> anyhow::Result<Value> {
         Step::State => Ok(json!({
             "profiles": enforcer.profiles()?,
             "bindings": enforcer.bindings()?.len(),
+            "activity": enforcer.activity()?,
             "counters": enforcer.counters()?,
             "hooks": enforcer.hooks(),
             "usage": usage::measure(),
@@ -167,14 +168,22 @@ fn id(cgroup: &Path) -> anyhow::Result<CgroupId> {
 
 fn events(enforcer: &mut BpfEnforcer, path: &str) -> anyhow::Result<Value> {
     let mut pending = Vec::new();
-    enforcer.drain(&mut |event| pending.push(*event))?;
+    enforcer.drain(&mut |event| pending.push(event))?;
     let mut found = Vec::new();
     for raw in &pending {
         let event = Event::try_from(raw)?;
         let value = serde_json::to_value(&event.detail)?;
         if value["path"].as_str().is_some_and(|text| text.starts_with(path)) {
-            let resolution = enforcer.resolve(raw);
-            found.push(json!({ "event": value, "rule": resolution.rule, "profile": resolution.profile }));
+            let resolution = enforcer.resolve(&raw.head);
+            found.push(json!({
+                "event": value,
+                "rule": resolution.rule,
+                "profile": resolution.profile,
+                "executable": event.executable,
+                "ancestors": event.process.ancestors,
+                "repeated": raw.head.repeated,
+                "bytes": size_of_val(&raw.head) + raw.path.len() + raw.executable.len(),
+            }));
         }
     }
     Ok(json!({ "drained": pending.len(), "found": found }))

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{Output, print};
 use crate::daemon::agent_is_running;
 use crate::daemon::state::{POLICIES, Policies, ProtectedContainer, STATUS, Status, read};
-use crate::enforcer::{Counters, Enforcer as _, LoadedProfile, bpf};
+use crate::enforcer::{Activity, Counters, Enforcer as _, HookState, LoadedProfile, bpf};
 use crate::kernel::{Support, probe};
 
 #[derive(Debug, clap::Args)]
@@ -32,6 +32,10 @@ struct Report {
     profiles: Vec<LoadedProfile>,
     containers: Vec<Bound>,
     counters: Counters,
+    /// Per profile: verdicts, events that are in no log, and the rules that spoke.
+    activity: Vec<Activity>,
+    /// Every program of this kernel.
+    hooks: Vec<HookState>,
     policies: Policies,
     /// What could not be read, and why.
     problems: Vec<String>,
@@ -83,9 +87,15 @@ fn collect(arguments: &Arguments) -> Report {
         state_dir: arguments.state_dir.clone(),
     };
     let (mut profiles, mut containers, mut counters) = (Vec::new(), Vec::new(), Counters::default());
+    let (mut activity, mut hooks) = (Vec::new(), Vec::new());
     match bpf::inspect(&options) {
         Ok(None) => {}
         Ok(Some(enforcer)) => {
+            activity = enforcer
+                .activity()
+                .inspect_err(|error| note("activity", error))
+                .unwrap_or_default();
+            hooks = enforcer.hooks();
             profiles = enforcer
                 .profiles()
                 .inspect_err(|error| note("profiles", error))
@@ -139,6 +149,8 @@ fn collect(arguments: &Arguments) -> Report {
         profiles,
         containers,
         counters,
+        activity,
+        hooks,
         policies,
         problems,
     }
@@ -194,6 +206,7 @@ fn write_report(text: &mut String, report: &Report) -> std::fmt::Result {
             "  {:<40} generation {:<4} rules {:<6} containers {used}",
             profile.name, profile.generation, profile.rules
         )?;
+        write_activity(text, report, &profile.name)?;
         for (rule, reason) in &profile.unsupported {
             writeln!(text, "    not enforced: {rule}: {reason}")?;
         }
@@ -218,11 +231,39 @@ fn write_report(text: &mut String, report: &Report) -> std::fmt::Result {
         "tasks {tasks}, denied {}, audited {}, lost events {}, lost log lines {}",
         counters.denied, counters.audited, counters.lost, report.agent.lost_lines
     )?;
+    if !report.hooks.is_empty() {
+        let count = |test: fn(&HookState) -> bool| report.hooks.iter().filter(|hook| test(hook)).count();
+        writeln!(
+            text,
+            "hooks {}, loaded {}, attached {}, calls left out by the kernel {}",
+            report.hooks.len(),
+            count(|hook| hook.loaded),
+            count(|hook| hook.attached),
+            report.hooks.iter().map(|hook| hook.recursion_misses).sum::<u64>()
+        )?;
+    }
     for (reason, count) in counters.faults.iter().filter(|(_, count)| *count > 0) {
         writeln!(text, "  denied because it could not be judged: {reason}: {count}")?;
     }
     for problem in &report.problems {
         writeln!(text, "cannot read {problem}")?;
+    }
+    Ok(())
+}
+
+/// Verdicts of a profile and its busiest rules.
+fn write_activity(text: &mut String, report: &Report, profile: &str) -> std::fmt::Result {
+    const RULES: usize = 5;
+    let Some(activity) = report.activity.iter().find(|activity| activity.profile == profile) else {
+        return Ok(());
+    };
+    writeln!(
+        text,
+        "    denied {}, audited {}, events: repeated {}, above the rate {}, lost {}",
+        activity.denied, activity.audited, activity.repeated, activity.limited, activity.lost
+    )?;
+    for (rule, hits) in activity.hits.iter().take(RULES) {
+        writeln!(text, "    {hits:>10} times {rule}")?;
     }
     Ok(())
 }
@@ -267,6 +308,17 @@ mod tests {
                 faults: vec![("too deep".into(), 2)],
                 ..Counters::default()
             },
+            activity: vec![Activity {
+                profile: "varmor-demo-web".into(),
+                denied: 7,
+                hits: vec![("disable-write-etc".into(), 6)],
+                ..Activity::default()
+            }],
+            hooks: vec![HookState {
+                loaded: true,
+                recursion_misses: 4,
+                ..HookState::default()
+            }],
             policies: Policies::default(),
             problems: Vec::new(),
         }
@@ -283,6 +335,8 @@ mod tests {
             "denied 5",
             "too deep: 2",
             "not enforced: disallow-x",
+            "6 times disable-write-etc",
+            "loaded 1, attached 0, calls left out by the kernel 4",
         ] {
             assert!(text.contains(part), "{part} is missing in {text}");
         }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::enforcer::{Counters, LoadedProfile};
+use crate::enforcer::{Activity, Counters, LoadedProfile};
 use crate::files;
 
 pub const POLICIES: &str = "policies.json";
@@ -51,6 +51,7 @@ pub struct Status {
     pub profiles: Vec<LoadedProfile>,
     pub containers: Vec<ProtectedContainer>,
     pub counters: Counters,
+    pub activity: Vec<Activity>,
     /// Violations that are in no log because the file could not be written.
     pub lost_lines: u64,
 }

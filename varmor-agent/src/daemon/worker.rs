@@ -1,6 +1,6 @@
 //! The one task that owns the enforcer: takes in changes, reconciles, records events, reports.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -14,7 +14,7 @@ use super::state::{POLICIES, Policies, PolicyFile, PolicyState, ProtectedContain
 use crate::containers::Listing;
 use crate::containers::cgroup::Hierarchy;
 use crate::enforcer::bpf::BpfEnforcer;
-use crate::enforcer::{CgroupId, Enforcer as _};
+use crate::enforcer::{Activity, CgroupId, Enforcer as _};
 use crate::events::{Recorder, wake_on};
 use crate::reconcile::Reconciler;
 use crate::source::folder::Folder;
@@ -40,6 +40,8 @@ pub(super) struct Worker {
     policies_report: Report<Policies>,
     status_report: Report<Status>,
     problems: BTreeSet<&'static str>,
+    /// Per profile, the events above the rate and the lost ones that were reported.
+    left_out: BTreeMap<String, (u64, u64)>,
     is_retired: bool,
     started: Instant,
 }
@@ -71,6 +73,7 @@ impl Worker {
             policies_report: Report::new(&options.state_dir, POLICIES),
             status_report: Report::new(&options.state_dir, STATUS),
             problems: BTreeSet::new(),
+            left_out: BTreeMap::new(),
             is_retired: false,
             started: Instant::now(),
             options: options.clone(),
@@ -102,6 +105,7 @@ impl Worker {
                 Some(()) = next(self.events.as_mut()) => self.drain(),
                 _ = tick.tick() => {
                     self.drain();
+                    self.repetitions();
                     self.recorder.tick();
                     self.restore_pins();
                     self.reconcile();
@@ -114,6 +118,7 @@ impl Worker {
     /// Writes what is still pending.
     pub(super) fn finish(&mut self) {
         self.drain();
+        self.repetitions();
         self.recorder.finish();
         self.report();
     }
@@ -213,10 +218,10 @@ impl Worker {
             return;
         }
         let mut pending = Vec::new();
-        let outcome = self.enforcer.drain(&mut |event| pending.push(*event));
+        let outcome = self.enforcer.drain(&mut |event| pending.push(event));
         for event in &pending {
-            let resolution = self.enforcer.resolve(event);
-            let known = self.reconciler.known(CgroupId(event.cgroup));
+            let resolution = self.enforcer.resolve(&event.head);
+            let known = self.reconciler.known(CgroupId(event.head.cgroup));
             self.recorder
                 .record(event, resolution, known.map(|known| &*known.container));
         }
@@ -225,6 +230,35 @@ impl Worker {
                 self.problems.remove("drain");
             }
             Err(error) => self.problem("drain", || error!(%error, "events cannot be read")),
+        }
+    }
+
+    /// Takes in what the kernel counted instead of writing it.
+    fn repetitions(&mut self) {
+        let recorder = &mut self.recorder;
+        let outcome = self
+            .enforcer
+            .repetitions(&mut |identity, count| recorder.repeat(identity, count));
+        match outcome {
+            Ok(()) => {
+                self.problems.remove("repetitions");
+            }
+            Err(error) => self.problem(
+                "repetitions",
+                || error!(%error, "repetitions of events cannot be read"),
+            ),
+        }
+    }
+
+    /// Says how many events are in no log since the last time.
+    fn left_out(&mut self, activity: &[Activity]) {
+        for profile in activity {
+            let now = (profile.limited, profile.lost);
+            let before = self.left_out.insert(profile.profile.clone(), now).unwrap_or_default();
+            let (limited, lost) = (now.0.saturating_sub(before.0), now.1.saturating_sub(before.1));
+            if limited + lost > 0 {
+                warn!(profile = %profile.profile, limited, lost, "events of this profile are in no log");
+            }
         }
     }
 
@@ -238,6 +272,7 @@ impl Worker {
             );
         }
         let status = self.status();
+        self.left_out(&status.activity);
         if let Err(error) = self.status_report.write(status) {
             let path = self.status_report.path().display().to_string();
             self.problem(
@@ -281,6 +316,7 @@ impl Worker {
     }
 
     fn status(&self) -> Status {
+        let activity = self.enforcer.activity().unwrap_or_default();
         let containers = self
             .reconciler
             .protected()
@@ -297,6 +333,7 @@ impl Worker {
             containerd_problem: self.listing.problem.clone().unwrap_or_default(),
             profiles: self.enforcer.profiles().unwrap_or_default(),
             containers: containers.collect(),
+            activity,
             counters: self.enforcer.counters().unwrap_or_default(),
             lost_lines: self.recorder.lost().file,
         }

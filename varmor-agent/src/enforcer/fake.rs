@@ -6,7 +6,10 @@ use std::os::fd::BorrowedFd;
 use varmor_common::abi::RawEvent;
 use varmor_common::profile::Profile;
 
-use super::{Adoption, Applied, CgroupId, Counters, Enforcer, EnforcerError, HookState, LoadedProfile, Resolution};
+use super::{
+    Activity, Adoption, Applied, CgroupId, Counters, Enforcer, EnforcerError, HookState, KernelEvent,
+    LoadedProfile, Resolution,
+};
 
 #[derive(Default)]
 pub(crate) struct FakeEnforcer {
@@ -18,7 +21,7 @@ pub(crate) struct FakeEnforcer {
     pub(crate) too_large: BTreeSet<String>,
     /// Every call that changes something.
     pub(crate) calls: Vec<String>,
-    pub(crate) events: Vec<RawEvent>,
+    pub(crate) events: Vec<KernelEvent>,
 }
 
 impl Enforcer for FakeEnforcer {
@@ -89,9 +92,17 @@ impl Enforcer for FakeEnforcer {
             .collect())
     }
 
-    fn drain(&mut self, sink: &mut dyn FnMut(&RawEvent)) -> Result<(), EnforcerError> {
-        self.events.drain(..).for_each(|event| sink(&event));
+    fn drain(&mut self, sink: &mut dyn FnMut(KernelEvent)) -> Result<(), EnforcerError> {
+        self.events.drain(..).for_each(sink);
         Ok(())
+    }
+
+    fn repetitions(&mut self, _sink: &mut dyn FnMut(u64, u64)) -> Result<(), EnforcerError> {
+        Ok(())
+    }
+
+    fn activity(&self) -> Result<Vec<Activity>, EnforcerError> {
+        Ok(Vec::new())
     }
 
     fn event_fd(&self) -> Option<BorrowedFd<'_>> {

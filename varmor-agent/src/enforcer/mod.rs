@@ -11,7 +11,7 @@ use std::os::fd::BorrowedFd;
 
 pub use error::EnforcerError;
 use serde::{Deserialize, Serialize};
-use varmor_common::abi::RawEvent;
+use varmor_common::abi::{EVENT_ANCESTORS, RawEvent};
 use varmor_common::profile::{Origin, Profile};
 
 /// Owner of profiles and bindings in the kernel.
@@ -34,12 +34,17 @@ pub trait Enforcer: Send {
     fn bindings(&self) -> Result<Vec<(CgroupId, Option<String>)>, EnforcerError>;
     fn profiles(&self) -> Result<Vec<LoadedProfile>, EnforcerError>;
     /// Hands over all pending audit events; never blocks.
-    fn drain(&mut self, sink: &mut dyn FnMut(&RawEvent)) -> Result<(), EnforcerError>;
+    fn drain(&mut self, sink: &mut dyn FnMut(KernelEvent)) -> Result<(), EnforcerError>;
+    /// Hands over what has been counted as repetition and is written no more: the event's identity and how often it
+    /// was repeated since. To be called about once a second.
+    fn repetitions(&mut self, sink: &mut dyn FnMut(u64, u64)) -> Result<(), EnforcerError>;
     /// Readable when events are pending.
     fn event_fd(&self) -> Option<BorrowedFd<'_>>;
     /// Which profile and rule stand behind an event.
     fn resolve(&self, event: &RawEvent) -> Resolution;
     fn counters(&self) -> Result<Counters, EnforcerError>;
+    /// What happened to each loaded profile.
+    fn activity(&self) -> Result<Vec<Activity>, EnforcerError>;
     /// Every program of this kernel, loaded or not.
     fn hooks(&self) -> Vec<HookState>;
 }
@@ -85,6 +90,33 @@ pub struct LoadedProfile {
     pub rules: usize,
     /// Rules that this kernel or this enforcer cannot hold: id and reason.
     pub unsupported: Vec<(String, String)>,
+}
+
+/// An event as the kernel wrote it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KernelEvent {
+    pub head: RawEvent,
+    pub path: Vec<u8>,
+    pub executable: Vec<u8>,
+    /// Executables of the ancestors, the parent's first; empty where there is none.
+    pub ancestors: [Vec<u8>; EVENT_ANCESTORS],
+}
+
+/// What happened to a profile since it was loaded into its slot.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Activity {
+    pub profile: String,
+    pub denied: u64,
+    /// Allowed, with an event: audit rules and complain mode.
+    pub audited: u64,
+    /// Events that found the ring full.
+    pub lost: u64,
+    /// Events above the rate that a profile may write.
+    pub limited: u64,
+    /// Events that were folded into an equal one.
+    pub repeated: u64,
+    /// Rule id and how often it spoke, the most frequent first; of the last versions of the profile.
+    pub hits: Vec<(String, u64)>,
 }
 
 /// The policy side of an event.

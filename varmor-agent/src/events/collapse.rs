@@ -8,6 +8,8 @@ use super::violation::Violation;
 
 /// Events are equal within this time.
 pub(super) const WINDOW: Duration = Duration::from_secs(1);
+/// The kernel counts repetitions for one window and hands them over within the next.
+const REMEMBER: Duration = Duration::from_secs(5);
 /// Different events that are remembered; beyond it every event is its own line until old ones have left.
 const MAX_OPEN: usize = 8192;
 
@@ -33,16 +35,35 @@ struct Open {
 #[derive(Default)]
 pub(super) struct Collapse {
     open: BTreeMap<Key, Open>,
+    /// Events of the last seconds by the kernel's identity, to say what a repetition was a repetition of.
+    recent: BTreeMap<u64, (Instant, Violation)>,
 }
 
 impl Collapse {
-    /// Takes an event. The first of its sort comes back at once; those that follow within the window are held
-    /// until [`Self::expire`].
+    /// Takes an event with its identity.
+    pub(super) fn event(&mut self, violation: Violation, identity: u64, now: Instant) -> Option<Violation> {
+        if self.recent.len() < MAX_OPEN || self.recent.contains_key(&identity) {
+            let mut remembered = violation.clone();
+            remembered.count = 1;
+            self.recent.insert(identity, (now, remembered));
+        }
+        self.push(violation, now)
+    }
+
+    /// Takes repetitions that the kernel only counted.
+    pub(super) fn repeat(&mut self, identity: u64, count: u64, now: Instant) -> Option<Violation> {
+        let (_, violation) = self.recent.remove(&identity)?;
+        self.push(Violation { count, ..violation }, now)
+    }
+
+    /// Takes a violation with its count. The first of its sort comes back at once; those that follow within the
+    /// window are held until [`Self::expire`].
     pub(super) fn push(&mut self, violation: Violation, now: Instant) -> Option<Violation> {
         let key = Key::of(&violation);
         if let Some(open) = self.open.get_mut(&key) {
             let count = open.held.as_ref().map_or(0, |(_, count)| *count);
-            open.held = Some((violation, count + 1));
+            let more = violation.count;
+            open.held = Some((violation, count + more));
             return None;
         }
         if self.open.len() < MAX_OPEN {
@@ -59,6 +80,8 @@ impl Collapse {
 
     /// Lines for the held events whose window is over.
     pub(super) fn expire(&mut self, now: Instant) -> Vec<Violation> {
+        self.recent
+            .retain(|_, (since, _)| now.duration_since(*since) < REMEMBER);
         let mut lines = Vec::new();
         self.open.retain(|_, open| {
             if now.duration_since(open.since) < WINDOW {
@@ -170,6 +193,19 @@ mod tests {
         }
         total += collapse.finish().iter().map(|line| line.count).sum::<u64>();
         assert_eq!(total, 5000);
+    }
+
+    #[test]
+    fn repetitions_of_the_kernel_are_in_the_sums() {
+        let (mut collapse, start) = (Collapse::default(), Instant::now());
+        assert_eq!(collapse.event(violation("/a"), 5, start).map(|line| line.count), Some(1));
+        let later = start + WINDOW * 2;
+        collapse.expire(later);
+        assert_eq!(collapse.repeat(6, 7, later).map(|line| line.count), None, "of nothing that is known");
+        let line = collapse.repeat(5, 99, later).unwrap();
+        assert_eq!((line.count, line.object().as_str()), (99, "/a"));
+        collapse.expire(later + REMEMBER);
+        assert!(collapse.recent.is_empty());
     }
 
     #[test]

@@ -4,10 +4,10 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use serde::Serialize;
 use thiserror::Error;
-use varmor_common::abi::{self, RawEvent};
+use varmor_common::abi;
 
 use super::names;
-use crate::enforcer::CgroupId;
+use crate::enforcer::{CgroupId, KernelEvent};
 use crate::text::{comm, from_kernel};
 
 /// An event as the rest of the agent sees it.
@@ -19,6 +19,10 @@ pub struct Event {
     /// Why the operation could not be judged.
     pub fault: Option<String>,
     pub cgroup: CgroupId,
+    /// Equal for equal events of one process.
+    pub identity: u64,
+    /// Equal events before this one that were only counted.
+    pub repeated: u64,
     /// Nanoseconds of `CLOCK_MONOTONIC`.
     pub monotonic: u64,
     pub mount_namespace: u32,
@@ -51,6 +55,8 @@ pub struct Process {
 pub struct Ancestor {
     pub pid: u32,
     pub comm: String,
+    /// Empty for a thread of the kernel.
+    pub executable: String,
 }
 
 /// What was asked for, in the shapes of vArmor's BPF events.
@@ -119,6 +125,11 @@ pub struct Address {
     pub port: u16,
 }
 
+/// Numbers of the texts.
+const PATH: usize = 0;
+const EXECUTABLE: usize = 1;
+const ANCESTORS: usize = 2;
+
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum EventError {
     #[error("event of unknown kind {0}; the kernel programs and this agent are of different versions")]
@@ -127,10 +138,11 @@ pub enum EventError {
     Action(u32),
 }
 
-impl TryFrom<&RawEvent> for Event {
+impl TryFrom<&KernelEvent> for Event {
     type Error = EventError;
 
-    fn try_from(raw: &RawEvent) -> Result<Self, EventError> {
+    fn try_from(event: &KernelEvent) -> Result<Self, EventError> {
+        let raw = &event.head;
         let action = match raw.action {
             abi::ACTION_DENIED | abi::ACTION_FAULT => Action::Denied,
             abi::ACTION_AUDIT => Action::Audit,
@@ -143,9 +155,11 @@ impl TryFrom<&RawEvent> for Event {
             hook: names::operation(raw.operation),
             fault: is_fault.then(|| names::fault(raw.fault)),
             cgroup: CgroupId(raw.cgroup),
+            identity: raw.identity,
+            repeated: raw.repeated.into(),
             monotonic: raw.time,
             mount_namespace: raw.mount_namespace,
-            executable: tail(&raw.exe, raw.exe_start),
+            executable: text(event, EXECUTABLE),
             process: Process {
                 pid: raw.tgid,
                 tid: raw.tid,
@@ -155,20 +169,23 @@ impl TryFrom<&RawEvent> for Event {
                 ancestors: raw
                     .ancestors
                     .iter()
-                    .take_while(|ancestor| ancestor.tgid != 0)
-                    .map(|ancestor| Ancestor {
+                    .enumerate()
+                    .take_while(|(_, ancestor)| ancestor.tgid != 0)
+                    .map(|(number, ancestor)| Ancestor {
                         pid: ancestor.tgid,
                         comm: comm(&ancestor.comm),
+                        executable: text(event, ANCESTORS + number),
                     })
                     .collect(),
             },
-            detail: detail(raw)?,
+            detail: detail(event)?,
         })
     }
 }
 
-fn detail(raw: &RawEvent) -> Result<Detail, EventError> {
-    let path = || tail(&raw.path, raw.path_start);
+fn detail(event: &KernelEvent) -> Result<Detail, EventError> {
+    let raw = &event.head;
+    let path = || text(event, PATH);
     Ok(match raw.kind {
         abi::EVENT_FILE => Detail::File {
             permissions: names::permissions(raw.requested),
@@ -218,13 +235,16 @@ fn detail(raw: &RawEvent) -> Result<Detail, EventError> {
     })
 }
 
-/// The text from `start` to the end of the field; a `start` outside of it is an empty text.
-fn tail(field: &[u8], start: u32) -> String {
-    usize::try_from(start)
-        .ok()
-        .and_then(|start| field.get(start..))
-        .map(from_kernel)
-        .unwrap_or_default()
+/// A text of the event; `...` stands before one that is only the tail.
+fn text(event: &KernelEvent, number: usize) -> String {
+    let bytes = match number {
+        PATH => &event.path,
+        EXECUTABLE => &event.executable,
+        _ => &event.ancestors[number - ANCESTORS],
+    };
+    let is_tail = event.head.tails & (1 << number) != 0 && !bytes.is_empty();
+    let mark = if is_tail { "..." } else { "" };
+    format!("{mark}{}", from_kernel(bytes))
 }
 
 fn address(data: [u64; 4]) -> Address {
@@ -249,18 +269,18 @@ fn low(word: u64) -> u32 {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use varmor_common::abi::{EVENT_EXE, EVENT_PATH};
+    use varmor_common::abi::RawEvent;
 
     use super::*;
 
-    pub(crate) fn raw(kind: u32, operation: u32, path: &str) -> RawEvent {
-        let mut event = RawEvent {
+    pub(crate) fn raw(kind: u32, operation: u32, path: &str) -> KernelEvent {
+        let mut head = RawEvent {
             kind,
             operation,
             action: abi::ACTION_DENIED,
-            fault: 0,
             time: 5_000,
             cgroup: 42,
+            identity: 77,
             slot: 1,
             generation: 1,
             site: 1,
@@ -270,33 +290,23 @@ pub(crate) mod tests {
             uid: 1000,
             gid: 1000,
             mount_namespace: 4_026_532_000,
-            path_start: 0,
-            exe_start: 0,
-            domain: 0,
-            data: [0; 4],
             comm: *b"cat\0\0\0\0\0\0\0\0\0\0\0\0\0",
-            ancestors: [abi::Ancestor::default(); 4],
-            path: [0; EVENT_PATH],
-            path_spare: [0; 256],
-            exe: [0; EVENT_EXE],
-            exe_spare: [0; 256],
+            ..RawEvent::default()
         };
-        event.ancestors[0] = abi::Ancestor {
+        head.ancestors[0] = abi::Ancestor {
             tgid: 99,
             _pad: 0,
             comm: *b"sh\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
         };
-        let put = |field: &mut [u8], text: &str| {
-            let start = field.len() - text.len();
-            field[start..].copy_from_slice(text.as_bytes());
-            u32::try_from(start).unwrap()
-        };
-        event.path_start = put(&mut event.path, path);
-        event.exe_start = put(&mut event.exe, "/bin/cat");
-        event
+        KernelEvent {
+            head,
+            path: path.into(),
+            executable: b"/bin/cat".to_vec(),
+            ancestors: [b"/bin/sh".to_vec(), Vec::new(), Vec::new(), Vec::new()],
+        }
     }
 
-    fn json(event: &RawEvent) -> serde_json::Value {
+    fn json(event: &KernelEvent) -> serde_json::Value {
         serde_json::to_value(Event::try_from(event).unwrap().detail).unwrap()
     }
 
@@ -319,7 +329,8 @@ pub(crate) mod tests {
             event.process.ancestors,
             [Ancestor {
                 pid: 99,
-                comm: "sh".into()
+                comm: "sh".into(),
+                executable: "/bin/sh".into(),
             }]
         );
         assert_eq!(event.fault, None);
@@ -328,14 +339,14 @@ pub(crate) mod tests {
     #[test]
     fn shapes_are_those_of_varmor() {
         let mut event = raw(abi::EVENT_CAPABILITY, abi::operation::CAPABLE, "");
-        event.data[0] = 12;
+        event.head.data[0] = 12;
         assert_eq!(
             json(&event),
             serde_json::json!({"operation": "Capability", "capability": "CAP_NET_ADMIN"})
         );
 
         let mut event = raw(abi::EVENT_SOCKET, abi::operation::SOCKET_CREATE, "");
-        event.data = [2, 3, 1, 0];
+        event.head.data = [2, 3, 1, 0];
         assert_eq!(
             json(&event),
             serde_json::json!({"operation": "Network", "type": "socket",
@@ -343,7 +354,7 @@ pub(crate) mod tests {
         );
 
         let mut event = raw(abi::EVENT_CONNECT, abi::operation::CONNECT, "");
-        event.data = [0, 0xffff_a9fe_a9fe, 80, 10];
+        event.head.data = [0, 0xffff_a9fe_a9fe, 80, 10];
         assert_eq!(
             json(&event),
             serde_json::json!({"operation": "Network", "type": "connect",
@@ -359,14 +370,14 @@ pub(crate) mod tests {
         );
 
         let mut event = raw(abi::EVENT_MOUNT, abi::operation::MOUNT, "/dev/sda1");
-        event.data = [1, u64::from_le_bytes(*b"ext4\0\0\0\0"), 0, 0];
+        event.head.data = [1, u64::from_le_bytes(*b"ext4\0\0\0\0"), 0, 0];
         assert_eq!(
             json(&event),
             serde_json::json!({"operation": "Mount", "path": "/dev/sda1", "type": "ext4", "flags": ["ro"]})
         );
 
         let mut event = raw(abi::EVENT_PTRACE, abi::operation::PTRACE, "");
-        event.data = [u64::from(abi::PTRACE_TRACE), 77, 1, 0];
+        event.head.data = [u64::from(abi::PTRACE_TRACE), 77, 1, 0];
         assert_eq!(
             json(&event),
             serde_json::json!({"operation": "Ptrace", "permission": "trace", "external": true, "peerPID": 77})
@@ -376,7 +387,7 @@ pub(crate) mod tests {
     #[test]
     fn fault_is_a_denial_with_a_reason() {
         let mut event = raw(abi::EVENT_FILE, abi::operation::OPEN, "/x");
-        (event.action, event.fault) = (abi::ACTION_FAULT, abi::FAULT_DEPTH);
+        (event.head.action, event.head.fault) = (abi::ACTION_FAULT, abi::FAULT_DEPTH);
         let event = Event::try_from(&event).unwrap();
         assert_eq!(event.action, Action::Denied);
         assert!(event.fault.unwrap().contains("deeper"));
@@ -385,14 +396,14 @@ pub(crate) mod tests {
     #[test]
     fn any_bytes_are_safe() {
         let mut event = raw(abi::EVENT_FILE, 12_345, "/x");
-        (event.path_start, event.exe_start) = (u32::MAX, 5_000);
-        event.comm = [0xff; 16];
+        (event.path, event.executable) = (vec![0xff, 0], vec![0xff; 9]);
+        event.head.comm = [0xff; 16];
         let event = Event::try_from(&event).unwrap();
         assert_eq!(
             event.detail,
             Detail::File {
                 permissions: vec!["read".into()],
-                path: String::new()
+                path: "\\xff\\u{0}".into()
             }
         );
         assert_eq!(
@@ -400,8 +411,18 @@ pub(crate) mod tests {
             EventError::Kind(99)
         );
         let mut event = raw(abi::EVENT_FILE, 1, "");
-        event.action = 77;
+        event.head.action = 77;
         assert_eq!(Event::try_from(&event).unwrap_err(), EventError::Action(77));
+    }
+
+    #[test]
+    fn tail_of_a_path_is_marked() {
+        let mut event = raw(abi::EVENT_FILE, abi::operation::OPEN, "/deep/file");
+        event.head.tails = 0b111;
+        let event = Event::try_from(&event).unwrap();
+        assert_eq!(serde_json::to_value(&event.detail).unwrap()["path"], ".../deep/file");
+        assert_eq!(event.executable, ".../bin/cat");
+        assert_eq!(event.process.ancestors[0].executable, ".../bin/sh");
     }
 
     #[test]

@@ -3,14 +3,13 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use tracing::{error, warn};
-use varmor_common::abi::RawEvent;
 
 use super::collapse::Collapse;
 use super::event::Event;
 use super::log_file::LogFile;
 use super::violation::{Node, Violation};
 use crate::containers::Container;
-use crate::enforcer::Resolution;
+use crate::enforcer::{KernelEvent, Resolution};
 
 /// A failing log file is reported this often.
 const REPORT: Duration = Duration::from_mins(1);
@@ -44,7 +43,7 @@ impl Recorder {
         }
     }
 
-    pub fn record(&mut self, raw: &RawEvent, resolution: Resolution, container: Option<&Container>) {
+    pub fn record(&mut self, raw: &KernelEvent, resolution: Resolution, container: Option<&Container>) {
         let event = match Event::try_from(raw) {
             Ok(event) => event,
             Err(error) => {
@@ -55,9 +54,16 @@ impl Recorder {
                 return;
             }
         };
-        let wall = wall_clock(event.monotonic);
+        let (wall, identity) = (wall_clock(event.monotonic), event.identity);
         let violation = Violation::new(event, resolution, container, &self.node, wall, SystemTime::now());
-        if let Some(line) = self.collapse.push(violation, Instant::now()) {
+        if let Some(line) = self.collapse.event(violation, identity, Instant::now()) {
+            self.write(&line);
+        }
+    }
+
+    /// Takes repetitions of an event that the kernel only counted.
+    pub fn repeat(&mut self, identity: u64, count: u64) {
+        if let Some(line) = self.collapse.repeat(identity, count, Instant::now()) {
             self.write(&line);
         }
     }

@@ -104,7 +104,7 @@ impl Violation {
             fault: event.fault,
             cgroup: event.cgroup.0,
             event: event.detail,
-            count: 1,
+            count: event.repeated + 1,
             time: humantime::format_rfc3339_millis(now).to_string(),
             message: "violation event",
         }
@@ -196,7 +196,7 @@ mod tests {
             "policyName": "web", "policyNamespace": "demo", "ruleID": "disable-write-etc",
             "policyField": "spec.policy", "hook": "open", "executable": "/bin/cat",
             "process": {"pid": 100, "tid": 101, "comm": "cat", "uid": 1000, "gid": 1000,
-                "ancestors": [{"pid": 99, "comm": "sh"}]},
+                "ancestors": [{"pid": 99, "comm": "sh", "executable": "/bin/sh"}]},
             "cgroup": 42, "event": {"operation": "File", "permissions": ["read"], "path": "/etc/shadow"},
             "count": 1, "time": "2023-11-14T22:13:21.000Z", "message": "violation event"
         });

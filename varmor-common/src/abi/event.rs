@@ -86,12 +86,18 @@ pub mod operation {
     pub const PERSONALITY: u32 = 47;
 }
 
-/// Bytes of a path in an event; a longer path keeps its tail.
-pub const EVENT_PATH: usize = 1024;
-/// Bytes of the executable's path in an event; a longer path keeps its tail.
-pub const EVENT_EXE: usize = 256;
 /// Ancestors in an event: the task's parent first.
 pub const EVENT_ANCESTORS: usize = 4;
+/// Texts of an event: the object's path, the task's executable, the ancestors' executables.
+pub const EVENT_TEXTS: usize = 2 + EVENT_ANCESTORS;
+/// Bytes for all texts of one event.
+pub const EVENT_TEXT: usize = 8192;
+/// Longest path of an object (`PATH_MAX`), of an executable, of an ancestor's executable; a longer one keeps its
+/// tail, and so does one with more components and mount crossings than are judged (`MAX_DEPTH`).
+pub const EVENT_PATH: usize = 4096;
+pub const EVENT_EXE: usize = 3072;
+pub const EVENT_ANCESTOR_EXE: usize = 256;
+const _: () = assert!(EVENT_PATH + EVENT_EXE + EVENT_ANCESTORS * EVENT_ANCESTOR_EXE <= EVENT_TEXT);
 
 /// One ancestor of the task.
 #[repr(C)]
@@ -103,15 +109,15 @@ pub struct Ancestor {
 }
 const _: () = assert!(size_of::<Ancestor>() == 24);
 
-/// One audit event. Paths are written from the end of their field: they occupy the bytes from `*_start` to the
-/// end of the field, without a trailing zero.
+/// The fixed part of an audit event. The texts follow it and end with the event, in this order from the end: the
+/// object's path, the executable, the ancestors' executables; up to seven bytes before them mean nothing.
 ///
 /// The four `data` words depend on `kind`: capability: [number]; socket: [domain, type, protocol]; connect:
 /// [address high, address low (big-endian order as integers, IPv4 as v4-mapped), port, family]; mount: [flags,
 /// 8 bytes of the type, 8 more bytes]; ptrace: [permission bits, peer tgid, outside 0/1];
 /// guard: [`OWN_*`, id]; namespace: none.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RawEvent {
     pub kind: u32,
     pub operation: u32,
@@ -120,28 +126,94 @@ pub struct RawEvent {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
     pub time: u64,
     pub cgroup: u64,
+    /// Equal for equal events (same rules, operation, object and process): see `Recent`.
+    pub identity: u64,
     pub slot: u32,
     pub generation: u32,
+    /// Target groups that the task is in.
+    pub domain: u32,
     pub site: u32,
     /// Requested permission bits.
     pub requested: u32,
+    /// Equal events that were counted and not written since the last one.
+    pub repeated: u32,
     pub tgid: u32,
     pub tid: u32,
     pub uid: u32,
     pub gid: u32,
     /// Inode number of the task's mount namespace.
     pub mount_namespace: u32,
-    pub path_start: u32,
-    pub exe_start: u32,
-    /// Target groups of the task (`Label::domain`).
-    pub domain: u32,
+    pub _pad: u32,
     pub data: [u64; 4],
     pub comm: [u8; 16],
     pub ancestors: [Ancestor; EVENT_ANCESTORS],
-    /// 256 spare bytes behind each field let the kernel write the last component without a second bound.
-    pub path: [u8; EVENT_PATH],
-    pub path_spare: [u8; 256],
-    pub exe: [u8; EVENT_EXE],
-    pub exe_spare: [u8; 256],
+    /// Lengths of the texts.
+    pub lengths: [u16; EVENT_TEXTS],
+    /// Bit per text: it is only the tail.
+    pub tails: u16,
+    pub _pad2: u16,
 }
-const _: () = assert!(size_of::<RawEvent>() == 80 + 32 + 16 + 96 + 1024 + 256 + 256 + 256);
+const _: () = assert!(size_of::<RawEvent>() == 88 + 32 + 16 + 96 + 16);
+
+/// Equal events within this time (nanoseconds) are one.
+pub const REPEAT_WINDOW: u64 = 1_000_000_000;
+/// Identities that are remembered at a time.
+pub const MAX_RECENT: u32 = 4096;
+
+/// What is remembered of an event, to recognise its repetitions.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recent {
+    /// When the last one was written.
+    pub since: u64,
+    /// Equal ones since then.
+    pub repeated: u64,
+}
+const _: () = assert!(size_of::<Recent>() == 16);
+
+/// Rules that are counted at a time, over all profiles.
+pub const MAX_HITS: u32 = 65_536;
+
+/// Where a rule spoke.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HitKey {
+    pub slot: u32,
+    pub generation: u32,
+    pub domain: u32,
+    pub site: u32,
+    /// Requested permission bits: they tell which of the site's rules spoke.
+    pub requested: u32,
+    pub _pad: u32,
+}
+const _: () = assert!(size_of::<HitKey>() == 24);
+
+/// How often, and when an event of it was last written.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hits {
+    pub count: u64,
+    pub written: u64,
+}
+const _: () = assert!(size_of::<Hits>() == 16);
+
+/// Numbers of one profile slot. Slot 0 takes what belongs to no profile, such as orphans.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlotCounts {
+    pub denied: u64,
+    /// Allowed, with an event: audit rules and complain mode.
+    pub audited: u64,
+    /// Events that found no room.
+    pub lost: u64,
+    /// Events above the rate of the profile.
+    pub limited: u64,
+    /// Events that were equal to one of the last second.
+    pub repeated: u64,
+    /// Rules that could not be counted because the table was full.
+    pub uncounted: u64,
+    /// When the next event is due at the full rate (nanoseconds), for the limit.
+    pub due: u64,
+    pub _pad: u64,
+}
+const _: () = assert!(size_of::<SlotCounts>() == 64);

@@ -76,6 +76,11 @@ pub const fn own_key(kind: u32, id: u32) -> u64 {
     (kind as u64) << 32 | id as u64
 }
 
+/// Setting: nanoseconds between two events of a profile at its full rate; 0 = no limit.
+pub const SETTING_EVENT_INTERVAL: u32 = 5;
+/// Setting: events that a profile may write at once before the rate holds.
+pub const SETTING_EVENT_BURST: u32 = 7;
+
 /// Per-CPU counters; the fault reasons follow from `COUNTER_FAULTS`.
 pub const COUNTER_DENIED: u32 = 0;
 pub const COUNTER_AUDITED: u32 = 1;

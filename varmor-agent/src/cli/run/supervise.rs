@@ -58,22 +58,28 @@ async fn next(wake: Option<&mut mpsc::Receiver<()>>) -> Option<()> {
     wake?.recv().await
 }
 
-/// Says what is still in the ring after the end.
+/// Says what is still in the ring after the end, and what is in no line.
 pub(super) fn report_rest(enforcer: &mut dyn Enforcer, quiet: bool) {
     if let Err(error) = report(enforcer, quiet) {
         eprintln!("varmor: {error:#}");
+    }
+    for activity in enforcer.activity().unwrap_or_default() {
+        let (repeated, left_out) = (activity.repeated, activity.limited + activity.lost);
+        if !quiet && repeated + left_out > 0 {
+            eprintln!("varmor: {repeated} repetitions and {left_out} more violations have no line of their own");
+        }
     }
 }
 
 fn report(enforcer: &mut dyn Enforcer, quiet: bool) -> anyhow::Result<()> {
     let mut pending = Vec::new();
     enforcer
-        .drain(&mut |event| pending.push(*event))
+        .drain(&mut |event| pending.push(event))
         .context("read events")?;
     for raw in pending.iter().filter(|_| !quiet) {
         match Event::try_from(raw) {
             Ok(event) => {
-                let resolution = enforcer.resolve(raw);
+                let resolution = enforcer.resolve(&raw.head);
                 let wall = wall_clock(event.monotonic);
                 let violation =
                     Violation::new(event, resolution, None, &Node::default(), wall, SystemTime::now());

@@ -17,6 +17,8 @@ use super::pins::Pins;
 use super::raw::Shared;
 use crate::kernel::{Hook, IDENTITY};
 
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
 /// Loads and attaches what the groups need and what is not there yet.
 pub(super) fn attach(
     object: &Object,
@@ -25,16 +27,41 @@ pub(super) fn attach(
     groups: HookGroups,
 ) -> Result<(), EnforcerError> {
     object.load(pins, key, needed(object, groups))?;
+    let mut used_up = Vec::new();
     for hook in needed(object, groups) {
         // A hook without a program is one that this kernel cannot attach to; `Object::load` said so.
         if pins.link(hook.name).exists() || !pins.program(hook.name).exists() {
             continue;
         }
-        attach_one(pins, hook).map_err(|error| {
-            EnforcerError::kernel(format!("attach program `{}`", hook.name), error)
-        })?;
+        match attach_one(pins, hook) {
+            Err(error) if is_used_up(&error) => used_up.push(hook),
+            outcome => outcome.map_err(|error| failed(hook, error))?,
+        }
+    }
+    for hook in &used_up {
+        fs::remove_file(pins.program(hook.name)).map_err(|error| failed(hook, Box::new(error)))?;
+    }
+    object.load(pins, key, used_up.iter().copied())?;
+    for hook in used_up {
+        attach_one(pins, hook).map_err(|error| failed(hook, error))?;
     }
     Ok(())
+}
+
+/// Before 5.13 a program is attached only once; the second time the kernel says that there is no such thing.
+fn is_used_up(error: &Failure) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            return error.kind() == io::ErrorKind::NotFound;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+fn failed(hook: &Hook, error: Failure) -> EnforcerError {
+    EnforcerError::kernel(format!("attach program `{}`", hook.name), error)
 }
 
 /// Detaches what the groups do not need, in the reverse order, so that identity goes last. The programs stay
@@ -86,7 +113,7 @@ fn needed(object: &Object, groups: HookGroups) -> impl Iterator<Item = &'static 
     object.hooks().filter(move |hook| hook.groups.0 & groups.0 != 0)
 }
 
-fn attach_one(pins: &Pins, hook: &Hook) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+fn attach_one(pins: &Pins, hook: &Hook) -> Result<(), Failure> {
     let mut program = Lsm::from_pin(pins.program(hook.name))?;
     let id = program.attach()?;
     FdLink::from(program.take_link(id)?).pin(pins.link(hook.name))?;

@@ -3,6 +3,7 @@
 //! Everything that enforcement needs is pinned, so that it outlives the agent; what is in the maps is the truth,
 //! and a lock keeps two agent processes (the daemon and `varmor run`) from writing at the same time.
 
+mod activity;
 mod attachment;
 mod explain;
 mod keeper;
@@ -27,6 +28,7 @@ use varmor_common::abi::{ACTION_FAULT, Binding, MAX_BINDINGS, MAX_SLOTS, Managed
 use varmor_common::compile::bpf::{self, HookGroups};
 use varmor_common::profile::Profile;
 
+use self::activity::Counts;
 use self::explain::{Explanation, Explanations};
 use self::keeper::Keeper;
 use self::key::hash_key;
@@ -37,7 +39,8 @@ use self::pins::Pins;
 use self::raw::Lock;
 use self::tables::Tables;
 use super::{
-    Adoption, Applied, CgroupId, Counters, Enforcer, EnforcerError, HookState, LoadedProfile, Resolution,
+    Activity, Adoption, Applied, CgroupId, Counters, Enforcer, EnforcerError, HookState, KernelEvent,
+    LoadedProfile, Resolution,
 };
 use crate::kernel::IDENTITY;
 
@@ -67,6 +70,7 @@ pub struct BpfEnforcer {
     names: Names,
     ledger: Ledger,
     events: RingBuf<MapData>,
+    activity: Counts,
     cgroups: File,
     lock: PathBuf,
     key: u64,
@@ -77,6 +81,13 @@ pub struct BpfEnforcer {
     /// Everything that is pinned, held open. Empty where the enforcer is only looked at.
     keeper: Keeper,
 }
+
+/// Events that a profile may write in a second, and at once. What is more is counted.
+const EVENTS_PER_SECOND: u32 = 1000;
+const EVENT_BURST: u32 = 2000;
+
+/// Updates of a profile after which counters of old versions are removed.
+const COUNTED_GENERATIONS: u32 = 16;
 
 /// Events that fit into the ring.
 const EVENTS_PER_ROUND: usize = (4 << 20) / size_of::<RawEvent>();
@@ -94,6 +105,7 @@ pub fn open(options: &Options) -> Result<BpfEnforcer, EnforcerError> {
     } else {
         object.create(&pins, key.value)?;
         Names::create(&pins)?;
+        Tables::open(&pins)?.limit_events(EVENTS_PER_SECOND, EVENT_BURST)?;
         pins.set_complete()
             .map_err(|error| EnforcerError::kernel("mark the pins complete", error))?;
         Start::Loaded
@@ -149,6 +161,7 @@ impl BpfEnforcer {
             ledger: Ledger::read(&tables, &names)?,
             tables,
             names,
+            activity: Counts::open(&pins)?,
             events,
             cgroups: File::open("/sys/fs/cgroup")
                 .map_err(|error| EnforcerError::kernel("open /sys/fs/cgroup", error))?,
@@ -309,6 +322,9 @@ impl Enforcer for BpfEnforcer {
         self.explanations
             .add(slot, explanation)
             .map_err(|error| EnforcerError::kernel("keep what explains events", error))?;
+        if generation.is_multiple_of(COUNTED_GENERATIONS) {
+            self.activity.forget_unexplained(&self.explanations);
+        }
         self.attach(artefact.hooks.union(IDENTITY))?;
         let indexes = self
             .tables
@@ -347,6 +363,7 @@ impl Enforcer for BpfEnforcer {
         self.tables.clear(slot)?;
         self.names.remove(slot)?;
         self.ledger.remove_profile(slot);
+        self.activity.clear(slot)?;
         self.explanations
             .forget(slot)
             .map_err(|error| EnforcerError::kernel("forget what explains events", error))?;
@@ -449,12 +466,12 @@ impl Enforcer for BpfEnforcer {
         Ok(ledger.profiles().map(loaded).collect())
     }
 
-    fn drain(&mut self, sink: &mut dyn FnMut(&RawEvent)) -> Result<(), EnforcerError> {
+    fn drain(&mut self, sink: &mut dyn FnMut(KernelEvent)) -> Result<(), EnforcerError> {
         // A container may write events faster than they are read: a round ends after a ring's worth of them.
         for _ in 0..EVENTS_PER_ROUND {
             let Some(item) = self.events.next() else { break };
             match raw::event(&item) {
-                Some(event) => sink(&event),
+                Some(event) => sink(event),
                 None => {
                     return Err(EnforcerError::kernel(
                         "read an event",
@@ -464,6 +481,14 @@ impl Enforcer for BpfEnforcer {
             }
         }
         Ok(())
+    }
+
+    fn repetitions(&mut self, sink: &mut dyn FnMut(u64, u64)) -> Result<(), EnforcerError> {
+        self.activity.repetitions(sink)
+    }
+
+    fn activity(&self) -> Result<Vec<Activity>, EnforcerError> {
+        self.activity.read(&self.ledger, &self.explanations)
     }
 
     fn event_fd(&self) -> Option<BorrowedFd<'_>> {

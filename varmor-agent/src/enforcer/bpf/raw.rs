@@ -14,6 +14,8 @@ use std::path::Path;
 use aya::Pod;
 use varmor_common::abi;
 
+use super::super::KernelEvent;
+
 /// A structure of `varmor_common::abi` as a map key or value.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
@@ -28,7 +30,8 @@ macro_rules! shared {
 }
 
 shared!(
-    Binding, Descriptor, GlobRow, Label, Managed, NetRow, NetTest, Point, PointKey, State, Transition
+    Binding, Descriptor, GlobRow, HitKey, Hits, Label, Managed, NetRow, NetTest, Point, PointKey, Recent, SlotCounts,
+    State, Transition
 );
 
 /// Deletes an element of a map whose keys are `u32` indexes: aya has no call for arrays of maps.
@@ -147,14 +150,24 @@ fn descriptor(object: BorrowedFd<'_>) -> io::Result<u32> {
     u32::try_from(object.as_raw_fd()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))
 }
 
-/// Reads one event out of the ring buffer's bytes; `None` if their number is not an event's.
-pub(super) fn event(bytes: &[u8]) -> Option<abi::RawEvent> {
-    // The kernel rounds a reservation up to 8 bytes, and the structure is a multiple of 8.
-    if bytes.len() < size_of::<abi::RawEvent>() {
-        return None;
-    }
-    // SAFETY: long enough; every bit pattern of the integers is valid; the read does not need alignment.
-    Some(unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast::<abi::RawEvent>()) })
+/// Reads one event out of the ring buffer's bytes; `None` if they are no event.
+pub(super) fn event(bytes: &[u8]) -> Option<KernelEvent> {
+    let mut texts = bytes.get(size_of::<abi::RawEvent>()..)?;
+    // SAFETY: long enough, as the line above has found; every bit pattern of the integers is valid; the read does
+    // not need alignment.
+    let head = unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast::<abi::RawEvent>()) };
+    let mut parts = head.lengths.iter().map(|length| {
+        let (rest, text) = texts.split_at_checked(texts.len().checked_sub(usize::from(*length))?)?;
+        texts = rest;
+        Some(text.to_vec())
+    });
+    let mut next = || parts.next().flatten();
+    Some(KernelEvent {
+        head,
+        path: next()?,
+        executable: next()?,
+        ancestors: [next()?, next()?, next()?, next()?],
+    })
 }
 
 /// Opens the cgroup v2 directory with this id, if it still exists. `mount` is any directory of the hierarchy.
@@ -195,6 +208,12 @@ pub(super) fn boot_time() -> u64 {
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
+/// Nanoseconds of the clock that events are stamped with.
+pub(super) fn monotonic_time() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
 /// An exclusive lock on a file, held until the value is dropped.
 pub(super) struct Lock(#[expect(dead_code, reason = "closing the file gives the lock up")] std::fs::File);
 
@@ -210,5 +229,33 @@ impl Lock {
             .open(path)?;
         rustix::fs::flock(file.as_fd(), rustix::fs::FlockOperation::LockExclusive)?;
         Ok(Self(file))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_stand_behind_the_head_from_the_end() {
+        let head = abi::RawEvent {
+            tgid: 7,
+            lengths: [5, 4, 3, 0, 0, 0],
+            ..abi::RawEvent::default()
+        };
+        // SAFETY: a structure of integers without padding is its bytes.
+        let mut bytes = unsafe {
+            std::slice::from_raw_parts((&raw const head).cast::<u8>(), size_of::<abi::RawEvent>())
+        }
+        .to_vec();
+        bytes.extend_from_slice(b"junk/sh/exe/path");
+        let event = event(&bytes).unwrap();
+        assert_eq!(event.head.tgid, 7);
+        assert_eq!(event.path, b"/path");
+        assert_eq!(event.executable, b"/exe");
+        assert_eq!(event.ancestors[0], b"/sh");
+        assert_eq!(event.ancestors[1], b"");
+        assert!(super::event(&bytes[..bytes.len() - 8]).is_none(), "texts longer than the event");
+        assert!(super::event(&bytes[..100]).is_none());
     }
 }

@@ -7,7 +7,7 @@ use aya::maps::{Array, ArrayOfMaps, HashMap, Map, MapData, PerCpuArray};
 use varmor_common::abi::{
     Binding, COUNTER_AUDITED, COUNTER_DENIED, COUNTER_FAULTS, COUNTER_LOST, Descriptor, FAULTS, GlobRow,
     MAX_ARTEFACTS, MAX_SLOTS, Managed, NetRow, NetTest, Point, PointKey, SETTING_ADOPT, SETTING_AGENT,
-    SETTING_WRITES, SLOT_NONE, State, Transition,
+    SETTING_EVENT_BURST, SETTING_EVENT_INTERVAL, SETTING_WRITES, SLOT_NONE, State, Transition,
 };
 use varmor_common::compile::bpf::Artefact;
 
@@ -343,6 +343,15 @@ impl Tables {
             .get(&0, 0)
             .map(|descriptor| descriptor.0.generation)
             .map_err(failed("read a descriptor"))
+    }
+
+    /// Sets how many events each profile may write in a second and at once.
+    pub(super) fn limit_events(&mut self, per_second: u32, burst: u32) -> Result<(), EnforcerError> {
+        let interval = 1_000_000_000_u32.checked_div(per_second).unwrap_or(0);
+        self.settings
+            .set(SETTING_EVENT_INTERVAL, interval, 0)
+            .and_then(|()| self.settings.set(SETTING_EVENT_BURST, burst, 0))
+            .map_err(failed("write the settings"))
     }
 
     /// How often user space has changed the maps.

@@ -84,17 +84,17 @@ impl Enforcer {
         self.step(&json!({ "do": "state" }))
     }
 
-    /// The state in which the number of maps is this one. The kernel frees maps a little later than they are dropped.
-    pub(crate) fn state_with_maps(&mut self, maps: u64) -> Result<Value> {
+    /// The state in which the kernel has so many `maps` or `links`: it frees them a little later than they are dropped.
+    pub(crate) fn state_with(&mut self, what: &str, number_of: u64) -> Result<Value> {
         const PATIENCE: Duration = Duration::from_secs(20);
         let start = Instant::now();
         loop {
             let state = self.state()?;
-            let now = number(&state, "/usage/maps")?;
-            if now == maps {
+            let now = number(&state, &format!("/usage/{what}"))?;
+            if now == number_of {
                 return Ok(state);
             }
-            ensure!(start.elapsed() < PATIENCE, "{now} maps, {maps} expected");
+            ensure!(start.elapsed() < PATIENCE, "{now} {what}, {number_of} expected");
             thread::sleep(Duration::from_millis(50));
         }
     }

@@ -47,7 +47,7 @@ pub(super) fn run(args: &Args, claims: &mut Claims) -> Result<()> {
         }),
     );
     let maps = number(&before, "/usage/maps")?;
-    let left = enforcer.state_with_maps(maps);
+    let left = enforcer.state_with("maps", maps);
     claims.claim("no tables of old versions are left", left.map(|_| format!("{maps} maps")));
     let after = enforcer.state()?;
     claims.claim("no operation could not be judged", (|| {

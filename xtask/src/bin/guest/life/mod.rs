@@ -3,6 +3,7 @@
 //! Each part drives an enforcer in a process of its own (`varmor exercise`), so that it can be killed.
 
 mod enforcer;
+mod events;
 mod hammer;
 mod hooks;
 mod policies;
@@ -45,6 +46,7 @@ type Part = fn(&Args, &mut Claims) -> Result<()>;
 const PARTS: &[(&str, Part)] = &[
     ("hooks", hooks::run),
     ("versions", versions::run),
+    ("events", events::run),
     ("scale", scale::run),
     ("hammer", hammer::run),
 ];

@@ -89,15 +89,15 @@ impl Readers {
 
 impl Seen {
     fn look(&mut self) -> Result<()> {
-        if opened(SECRET)? {
-            self.secret_opened += 1;
-        } else {
+        if is_refused(File::open(SECRET))? {
             self.secret_denied += 1;
-        }
-        if opened(OPEN)? {
-            self.open_opened += 1;
         } else {
+            self.secret_opened += 1;
+        }
+        if is_refused(File::open(OPEN))? {
             self.open_denied += 1;
+        } else {
+            self.open_opened += 1;
         }
         Ok(())
     }
@@ -138,10 +138,14 @@ impl Task {
 
     /// Can the task open the secret? The other file it must always be able to open.
     pub(crate) fn opens_secret(&mut self) -> Result<bool> {
-        writeln!(self.child.stdin.as_mut().context("ask the task")?, "open")?;
-        let seen: Seen = serde_json::from_str(&self.line()?).context("read the task's answer")?;
-        ensure!(seen.open_opened == 1, "{seen:?}");
-        Ok(seen.secret_opened == 1)
+        ensure!(self.ask(&format!("times 1 {OPEN}"))? == 0, "{OPEN} is refused");
+        Ok(self.ask(&format!("times 1 {SECRET}"))? == 0)
+    }
+
+    /// `times N FILE` opens the file so often, `create N FILE` makes files FILE-0 and so on; how often it was refused.
+    pub(crate) fn ask(&mut self, question: &str) -> Result<u64> {
+        writeln!(self.child.stdin.as_mut().context("ask the task")?, "{question}")?;
+        self.line()?.trim().parse().context("read the task's answer")
     }
 
     fn line(&mut self) -> Result<String> {
@@ -166,15 +170,24 @@ pub(crate) fn enter(cgroup: &Path, asks: bool) -> Result<ExitCode> {
     Err(error).context("become a reader")
 }
 
-/// Opens both files once for each line of standard input.
+/// Answers the questions of [`Task::ask`].
 pub(crate) fn ask() -> Result<ExitCode> {
     println!("ready");
     io::stdout().flush()?;
     for line in io::stdin().lock().lines() {
-        line?;
-        let mut seen = Seen::default();
-        seen.look()?;
-        println!("{}", serde_json::to_string(&seen)?);
+        let line = line?;
+        let mut words = line.split_whitespace();
+        let (what, times, path) = (words.next(), words.next(), words.next().context("read the question")?);
+        let times: u64 = times.context("read the question")?.parse()?;
+        let mut refused = 0;
+        for number in 0..times {
+            let done = match what {
+                Some("create") => is_refused(File::create(format!("{path}-{number}")))?,
+                _ => is_refused(File::open(path))?,
+            };
+            refused += u64::from(done);
+        }
+        println!("{refused}");
         io::stdout().flush()?;
     }
     Ok(ExitCode::SUCCESS)
@@ -196,11 +209,11 @@ pub(crate) fn read() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether the file could be opened; an error that no policy makes is an error.
-fn opened(path: &str) -> Result<bool> {
-    match File::open(path) {
-        Ok(_) => Ok(true),
-        Err(error) if error.raw_os_error() == Some(nix::libc::EPERM) => Ok(false),
-        Err(error) => Err(error).with_context(|| format!("open {path}")),
+/// Whether a policy said no; an error that no policy makes is an error.
+fn is_refused(opened: io::Result<File>) -> Result<bool> {
+    match opened {
+        Ok(_) => Ok(false),
+        Err(error) if error.raw_os_error() == Some(nix::libc::EPERM) => Ok(true),
+        Err(error) => Err(error).context("open a file"),
     }
 }

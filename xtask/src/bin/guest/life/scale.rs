@@ -63,14 +63,14 @@ pub(super) fn run(args: &Args, claims: &mut Claims) -> Result<()> {
         enforcer.remove(profile)?;
     }
     claims.claim("containers that ended and profiles that were removed leave nothing", (|| {
-        let after = enforcer.state_with_maps(number(&empty, "/usage/maps")?)?;
+        let after = enforcer.state_with("maps", number(&empty, "/usage/maps")?)?;
         nothing_left(&empty, &after)
     })());
     enforcer.uninstall()
 }
 
 fn nothing_left(empty: &Value, after: &Value) -> Result<String> {
-    for count in ["/usage/maps", "/usage/links", "/bindings"] {
+    for count in ["/usage/maps", "/bindings"] {
         let (empty, after) = (number(empty, count)?, number(after, count)?);
         ensure!(empty == after, "{count}: {empty} before, {after} after");
     }
