@@ -7,17 +7,17 @@ use core::ffi::c_void;
 
 use aya_ebpf::helpers::generated::{
     bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_get_current_task, bpf_get_current_uid_gid,
-    bpf_ktime_get_ns,
+    bpf_ktime_get_ns, bpf_probe_read_kernel,
 };
 use varmor_common::abi::{
-    Ancestor, COUNTER_LOST, EVENT_ANCESTOR_EXE, EVENT_ANCESTORS, EVENT_CONNECT, EVENT_EXE, EVENT_EXEC,
+    EVENT_ANCESTOR_EXE, EVENT_ANCESTORS, EVENT_EXE, EVENT_EXEC,
     EVENT_FILE, EVENT_PATH, EVENT_TEXT, EVENT_TEXTS,
 };
 
 use crate::{
     identity,
-    kernel::probe,
-    maps::{self, count},
+    kernel::word_or_zero,
+    maps,
     offsets::{
         DENTRY_NAME_LEN, FILE_PATH, MM_EXE_FILE, MNTNS_INUM, NSPROXY_MNT, PATH_DENTRY, PATH_MNT, TASK_COMM,
         TASK_MM, TASK_NSPROXY, TASK_REAL_PARENT, TASK_TGID,
@@ -94,13 +94,14 @@ pub const fn site_request(site: u32, request: u32) -> u64 {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn emit(what: u64, site_request: u64, first: u64, second: u64, third: u64) -> u32 {
-    let (slot, generation) = profile_of(what);
+    let profile = profile_of(what >> ARTEFACT_SHIFT);
+    let slot = profile as u32;
     let site = site_request as u32;
     let action = (what >> 16 & 0xff) as u32;
     let quiet = (what >> QUIET_SHIFT & 1) * admit::QUIET;
     let identity = identity_of(what, site_request, first, second, third, slot);
     let admitted = admit::admit(
-        u64::from(slot) | u64::from(generation) << 32,
+        profile,
         u64::from(site) << 32,
         u64::from(action) | quiet | site_request >> 32 << 32,
         identity,
@@ -108,18 +109,17 @@ pub extern "C" fn emit(what: u64, site_request: u64, first: u64, second: u64, th
     if admitted & admit::WRITE == 0 {
         return 0;
     }
-    let Some(buffer) = text::claim() else {
-        count(COUNTER_LOST);
+    let buffer = text::claim_buffer();
+    if buffer == text::NONE {
         admit::lost(slot);
         return 0;
-    };
+    }
     // SAFETY: the helper has no precondition.
     let task = unsafe { bpf_get_current_task() };
     let kind = (what & 0xff) as u32;
-    let is_path = kind == EVENT_FILE || kind == EVENT_EXEC;
     let mut lengths = [0u32; EVENT_TEXTS];
     let mut floor = (EVENT_TEXT - EVENT_PATH) as u32;
-    if is_path {
+    if kind == EVENT_FILE || kind == EVENT_EXEC {
         lengths[0] = text::write_path(buffer, floor, first, second);
     }
     floor -= EVENT_EXE as u32;
@@ -128,24 +128,26 @@ pub extern "C" fn emit(what: u64, site_request: u64, first: u64, second: u64, th
     let mut parent = task;
     let mut i = 0;
     while i < EVENT_ANCESTORS {
-        parent = probe::<u64>(parent + u64::from(TASK_REAL_PARENT.load())).unwrap_or(0);
+        parent = word_or_zero(parent + u64::from(TASK_REAL_PARENT.load()));
         ancestors[i] = parent;
         floor -= EVENT_ANCESTOR_EXE as u32;
         lengths[2 + i] = write_executable(buffer, floor, parent);
         i += 1;
     }
+    let cgroup = current_cgroup();
     let written = text::output(buffer, |event| {
-        // SAFETY: `output` gives a place for the event; every field is an integer, so writing it in place is whole.
+        // SAFETY: `output` gives a place for the event; every field is an integer, so writing it in place is whole,
+        // and a helper that fails leaves zeros.
         unsafe {
             (*event).kind = kind;
             (*event).operation = (what >> 8 & 0xff) as u32;
             (*event).action = action;
             (*event).fault = (what >> 24 & 0xff) as u32;
             (*event).time = bpf_ktime_get_ns();
-            (*event).cgroup = identity::storage::current().map_or(0, |label| label.cgroup);
+            (*event).cgroup = cgroup;
             (*event).identity = identity;
             (*event).slot = slot;
-            (*event).generation = generation;
+            (*event).generation = (profile >> 32) as u32;
             (*event).domain = 0;
             (*event).site = site;
             (*event).requested = (site_request >> 32) as u32;
@@ -156,25 +158,16 @@ pub extern "C" fn emit(what: u64, site_request: u64, first: u64, second: u64, th
             let id = bpf_get_current_uid_gid();
             (*event).uid = id as u32;
             (*event).gid = (id >> 32) as u32;
-            (*event).mount_namespace = mount_namespace(task).unwrap_or(0);
+            (*event).mount_namespace = mount_namespace(task);
             (*event)._pad = 0;
-            // A destination has its family beside the port.
-            (*event).data = if is_path {
-                [0; 4]
-            } else if kind == EVENT_CONNECT {
-                [first, second, third & 0xffff, third >> 32]
-            } else {
-                [first, second, third, 0]
-            };
+            (*event).data = [first, second, third, 0];
             let _ = bpf_get_current_comm((&raw mut (*event).comm).cast::<c_void>(), 16);
             let mut i = 0;
             while i < EVENT_ANCESTORS {
-                let parent = ancestors[i];
-                (*event).ancestors[i] = Ancestor {
-                    tgid: probe::<u32>(parent + u64::from(TASK_TGID.load())).unwrap_or(0),
-                    _pad: 0,
-                    comm: probe::<[u8; 16]>(parent + u64::from(TASK_COMM.load())).unwrap_or([0; 16]),
-                };
+                let ancestor = &raw mut (*event).ancestors[i];
+                copy(&raw mut (*ancestor).tgid, ancestors[i] + u64::from(TASK_TGID.load()));
+                (*ancestor)._pad = 0;
+                copy(&raw mut (*ancestor).comm, ancestors[i] + u64::from(TASK_COMM.load()));
                 i += 1;
             }
             let mut tails = 0;
@@ -190,32 +183,45 @@ pub extern "C" fn emit(what: u64, site_request: u64, first: u64, second: u64, th
     });
     text::release(buffer);
     if !written {
-        count(COUNTER_LOST);
         admit::lost(slot);
     }
     1
 }
 
-/// Slot and generation of the artefact whose rules spoke: the one that judged, also while another takes its place.
-#[inline(always)]
-fn profile_of(what: u64) -> (u32, u32) {
-    let artefact = (what >> ARTEFACT_SHIFT) as u32;
-    if artefact == 0 {
-        return (0, 0);
+/// Slot (low half) and generation of the artefact whose rules spoke: the one that judged, also while another takes its
+/// place. A function of its own, as `claim_buffer`.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn profile_of(artefact: u64) -> u64 {
+    match maps::descriptor(artefact as u32) {
+        Some(profile) => u64::from(profile.slot) | u64::from(profile.generation) << 32,
+        None => 0,
     }
-    maps::descriptor(artefact).map_or((0, 0), |profile| (profile.slot, profile.generation))
+}
+
+/// Id of the container's cgroup; 0 = not protected.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn current_cgroup() -> u64 {
+    identity::storage::current().map_or(0, |label| label.cgroup)
+}
+
+/// Copies from kernel memory, or zeros.
+///
+/// # Safety
+/// `to` is writable.
+#[inline(always)]
+unsafe fn copy<T>(to: *mut T, from: u64) {
+    // SAFETY: see above; the helper writes all bytes.
+    unsafe { bpf_probe_read_kernel(to.cast::<c_void>(), size_of::<T>() as u32, from as *const c_void) };
 }
 
 /// Equal for equal events. A dentry's address may be reused at once, but not with the hash of the same name (which
 /// the kernel salts with the parent) and the same parent.
 #[inline(always)]
 fn identity_of(what: u64, site_request: u64, first: u64, second: u64, third: u64, slot: u32) -> u64 {
-    let kind = (what & 0xff) as u32;
-    let name = if kind == EVENT_FILE || kind == EVENT_EXEC {
-        probe::<u64>(first + u64::from(DENTRY_NAME_LEN.load()) - 4).unwrap_or(0)
-    } else {
-        0
-    };
+    // Where `first` is no address, whatever is read there only makes the hash another one.
+    let name = word_or_zero(first + u64::from(DENTRY_NAME_LEN.load()) - 4);
     // SAFETY: the helper has no precondition.
     let tgid = unsafe { bpf_get_current_pid_tgid() } >> 32;
     let mut identity = mix(what & 0xffff_ffff, site_request);
@@ -232,28 +238,24 @@ const fn mix(hash: u64, word: u64) -> u64 {
     (hash.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95)
 }
 
+/// Writes the path of a task's executable. A thread of the kernel has none: reading through NULL gives NULL, and the
+/// path of nothing is empty.
 #[inline(always)]
 fn write_executable(buffer: u32, floor: u32, task: u64) -> u32 {
-    match executable(task) {
-        Some((dentry, mount)) => text::write_path(buffer, floor, dentry, mount),
-        None => 0,
-    }
-}
-
-#[inline(always)]
-fn mount_namespace(task: u64) -> Option<u32> {
-    let proxy = probe::<u64>(task + u64::from(TASK_NSPROXY.load()))?;
-    let namespace = probe::<u64>(proxy + u64::from(NSPROXY_MNT.load()))?;
-    probe::<u32>(namespace + u64::from(MNTNS_INUM.load()))
-}
-
-#[inline(always)]
-fn executable(task: u64) -> Option<(u64, u64)> {
-    let mm = probe::<u64>(task + u64::from(TASK_MM.load()))?;
-    let file = probe::<u64>(mm + u64::from(MM_EXE_FILE.load()))?;
+    let mm = word_or_zero(task + u64::from(TASK_MM.load()));
+    let file = word_or_zero(mm + u64::from(MM_EXE_FILE.load()));
     let path = file + u64::from(FILE_PATH.load());
-    Some((
-        probe(path + u64::from(PATH_DENTRY.load()))?,
-        probe(path + u64::from(PATH_MNT.load()))?,
-    ))
+    text::write_path(
+        buffer,
+        floor,
+        word_or_zero(path + u64::from(PATH_DENTRY.load())),
+        word_or_zero(path + u64::from(PATH_MNT.load())),
+    )
+}
+
+#[inline(always)]
+fn mount_namespace(task: u64) -> u32 {
+    let proxy = word_or_zero(task + u64::from(TASK_NSPROXY.load()));
+    let namespace = word_or_zero(proxy + u64::from(NSPROXY_MNT.load()));
+    word_or_zero(namespace + u64::from(MNTNS_INUM.load())) as u32
 }

@@ -4,7 +4,7 @@ use core::mem::offset_of;
 
 use aya_ebpf::helpers::generated::bpf_ktime_get_ns;
 use varmor_common::abi::{
-    ACTION_DENIED, ACTION_FAULT, HitKey, Hits, REPEAT_WINDOW, Recent, SETTING_EVENT_BURST,
+    ACTION_DENIED, ACTION_FAULT, COUNTER_LOST, HitKey, Hits, REPEAT_WINDOW, Recent, SETTING_EVENT_BURST,
     SETTING_EVENT_INTERVAL, SlotCounts,
 };
 
@@ -98,6 +98,7 @@ pub extern "C" fn admit(slot_generation: u64, domain_site: u64, action_requested
 /// Counts an event for which there was no room.
 #[inline(always)]
 pub fn lost(slot: u32) {
+    crate::maps::count(COUNTER_LOST);
     count(slot, offset_of!(SlotCounts, lost));
 }
 

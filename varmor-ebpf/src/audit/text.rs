@@ -17,7 +17,8 @@ use crate::{
 };
 
 const HEAD: usize = size_of::<RawEvent>();
-const TEXT_MASK: i32 = EVENT_TEXT as i32 - 1;
+const TEXT_MASK: i32 = 0x1fff;
+const _: () = assert!(EVENT_TEXT <= TEXT_MASK as usize && EVENT_TEXT.is_multiple_of(8));
 /// What the verifier must allow behind the texts: it takes start and length of the output for independent.
 const SPARE: usize = LENGTH_MASK as usize;
 /// No event is longer.
@@ -32,7 +33,7 @@ pub struct Buffer {
     /// differ in every round of a loop.
     pub start: u32,
     _pad: u32,
-    bytes: [u8; (EVENT_TEXT + SPARE).next_multiple_of(8)],
+    bytes: [u8; (TEXT_MASK as usize + SPARE).next_multiple_of(8)],
 }
 
 /// Set in the answer of [`write_path`]: the text is only the tail.
@@ -97,15 +98,23 @@ pub extern "C" fn write_path(number: u32, floor: u32, dentry: u64, mount: u64) -
     (end - start) & 0x1fff | tail
 }
 
-/// An empty buffer, or none: then the event is lost.
-#[inline(always)]
-pub fn claim() -> Option<u32> {
-    let number = buffer::claim()?;
-    if let Some(buffer) = buffer::get(number) {
-        // SAFETY: the buffer is ours now.
-        unsafe { (&raw mut (*buffer).start).write_volatile(EVENT_TEXT as u32) };
-    }
-    Some(number)
+/// There is no free buffer.
+pub const NONE: u32 = u32::MAX;
+
+/// An empty buffer, or [`NONE`]: then the event is lost. A function of its own, so that its ways to an answer are one
+/// way for the caller.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn claim_buffer() -> u32 {
+    let Some(number) = buffer::claim() else {
+        return NONE;
+    };
+    let Some(buffer) = buffer::get(number) else {
+        return NONE;
+    };
+    // SAFETY: the buffer is ours now.
+    unsafe { (&raw mut (*buffer).start).write_volatile(EVENT_TEXT as u32) };
+    number
 }
 
 /// Gives the buffer back.
@@ -124,12 +133,10 @@ pub fn output(number: u32, fill: impl FnOnce(*mut RawEvent)) -> bool {
     // integers; the output is at most `HEAD + EVENT_TEXT` bytes from there, which the buffer has.
     unsafe {
         let start = (&raw const (*buffer).start).read_volatile();
-        // A start of `EVENT_TEXT`, without any text, leaves eight bytes that mean nothing.
-        let start = if start as usize >= EVENT_TEXT { EVENT_TEXT as u32 - 8 } else { start };
         let at = mask::<{ TEXT_MASK & !7 }>(u64::from(start));
         let event = (&raw mut (*buffer).bytes).cast::<u8>().add(at as usize);
         fill(event.cast::<RawEvent>());
-        let length = HEAD as u64 + (EVENT_TEXT as u64 - at);
+        let length = (HEAD + EVENT_TEXT) as u64 - at;
         let bytes = core::slice::from_raw_parts(event, mask::<LENGTH_MASK>(length) as usize);
         EVENTS.output::<[u8]>(bytes, 0).is_ok()
     }
