@@ -10,8 +10,7 @@ use aya_ebpf::helpers::generated::{
     bpf_ktime_get_ns, bpf_probe_read_kernel,
 };
 use varmor_common::abi::{
-    EVENT_ANCESTOR_EXE, EVENT_ANCESTORS, EVENT_EXE, EVENT_EXEC,
-    EVENT_FILE, EVENT_PATH, EVENT_TEXT, EVENT_TEXTS,
+    EVENT_ANCESTOR_EXE, EVENT_ANCESTORS, EVENT_EXE, EVENT_EXEC, EVENT_FILE, EVENT_PATH, EVENT_TEXT,
 };
 
 use crate::{
@@ -117,21 +116,18 @@ pub extern "C" fn emit(what: u64, site_request: u64, first: u64, second: u64, th
     // SAFETY: the helper has no precondition.
     let task = unsafe { bpf_get_current_task() };
     let kind = (what & 0xff) as u32;
-    let mut lengths = [0u32; EVENT_TEXTS];
     let mut floor = (EVENT_TEXT - EVENT_PATH) as u32;
     if kind == EVENT_FILE || kind == EVENT_EXEC {
-        lengths[0] = text::write_path(buffer, floor, first, second);
+        text::write_path(text::place(buffer, 0), floor, first, second);
     }
     floor -= EVENT_EXE as u32;
-    lengths[1] = write_executable(buffer, floor, task);
-    let mut ancestors = [0u64; EVENT_ANCESTORS];
+    write_executable(text::place(buffer, 1), floor, task);
     let mut parent = task;
     let mut i = 0;
-    while i < EVENT_ANCESTORS {
-        parent = word_or_zero(parent + u64::from(TASK_REAL_PARENT.load()));
-        ancestors[i] = parent;
+    while i < EVENT_ANCESTORS as u32 {
+        parent = word_at(parent + u64::from(TASK_REAL_PARENT.load()));
         floor -= EVENT_ANCESTOR_EXE as u32;
-        lengths[2 + i] = write_executable(buffer, floor, parent);
+        write_executable(text::place(buffer, 2 + i), floor, parent);
         i += 1;
     }
     let cgroup = current_cgroup();
@@ -162,23 +158,16 @@ pub extern "C" fn emit(what: u64, site_request: u64, first: u64, second: u64, th
             (*event)._pad = 0;
             (*event).data = [first, second, third, 0];
             let _ = bpf_get_current_comm((&raw mut (*event).comm).cast::<c_void>(), 16);
+            let mut parent = task;
             let mut i = 0;
             while i < EVENT_ANCESTORS {
+                parent = word_at(parent + u64::from(TASK_REAL_PARENT.load()));
                 let ancestor = &raw mut (*event).ancestors[i];
-                copy(&raw mut (*ancestor).tgid, ancestors[i] + u64::from(TASK_TGID.load()));
+                copy(&raw mut (*ancestor).tgid, parent + u64::from(TASK_TGID.load()));
                 (*ancestor)._pad = 0;
-                copy(&raw mut (*ancestor).comm, ancestors[i] + u64::from(TASK_COMM.load()));
+                copy(&raw mut (*ancestor).comm, parent + u64::from(TASK_COMM.load()));
                 i += 1;
             }
-            let mut tails = 0;
-            let mut i = 0;
-            while i < EVENT_TEXTS {
-                (*event).lengths[i] = lengths[i] as u16;
-                tails |= ((lengths[i] >> 31) as u16) << i;
-                i += 1;
-            }
-            (*event).tails = tails;
-            (*event)._pad2 = 0;
         }
     });
     text::release(buffer);
@@ -206,6 +195,14 @@ extern "C" fn current_cgroup() -> u64 {
     identity::storage::current().map_or(0, |label| label.cgroup)
 }
 
+/// A word of kernel memory, or zero. A function of its own, so that each of many reads has the same place on the stack
+/// that the programs share with all their functions.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn word_at(address: u64) -> u64 {
+    word_or_zero(address)
+}
+
 /// Copies from kernel memory, or zeros.
 ///
 /// # Safety
@@ -221,7 +218,7 @@ unsafe fn copy<T>(to: *mut T, from: u64) {
 #[inline(always)]
 fn identity_of(what: u64, site_request: u64, first: u64, second: u64, third: u64, slot: u32) -> u64 {
     // Where `first` is no address, whatever is read there only makes the hash another one.
-    let name = word_or_zero(first + u64::from(DENTRY_NAME_LEN.load()) - 4);
+    let name = word_at(first + u64::from(DENTRY_NAME_LEN.load()) - 4);
     // SAFETY: the helper has no precondition.
     let tgid = unsafe { bpf_get_current_pid_tgid() } >> 32;
     let mut identity = mix(what & 0xffff_ffff, site_request);
@@ -241,21 +238,21 @@ const fn mix(hash: u64, word: u64) -> u64 {
 /// Writes the path of a task's executable. A thread of the kernel has none: reading through NULL gives NULL, and the
 /// path of nothing is empty.
 #[inline(always)]
-fn write_executable(buffer: u32, floor: u32, task: u64) -> u32 {
-    let mm = word_or_zero(task + u64::from(TASK_MM.load()));
-    let file = word_or_zero(mm + u64::from(MM_EXE_FILE.load()));
+fn write_executable(place: u64, floor: u32, task: u64) {
+    let mm = word_at(task + u64::from(TASK_MM.load()));
+    let file = word_at(mm + u64::from(MM_EXE_FILE.load()));
     let path = file + u64::from(FILE_PATH.load());
     text::write_path(
-        buffer,
+        place,
         floor,
-        word_or_zero(path + u64::from(PATH_DENTRY.load())),
-        word_or_zero(path + u64::from(PATH_MNT.load())),
-    )
+        word_at(path + u64::from(PATH_DENTRY.load())),
+        word_at(path + u64::from(PATH_MNT.load())),
+    );
 }
 
 #[inline(always)]
 fn mount_namespace(task: u64) -> u32 {
-    let proxy = word_or_zero(task + u64::from(TASK_NSPROXY.load()));
-    let namespace = word_or_zero(proxy + u64::from(NSPROXY_MNT.load()));
-    word_or_zero(namespace + u64::from(MNTNS_INUM.load())) as u32
+    let proxy = word_at(task + u64::from(TASK_NSPROXY.load()));
+    let namespace = word_at(proxy + u64::from(NSPROXY_MNT.load()));
+    word_at(namespace + u64::from(MNTNS_INUM.load())) as u32
 }

@@ -63,7 +63,10 @@ pub extern "C" fn admit(slot_generation: u64, domain_site: u64, action_requested
     }
     let repeated = match RECENT.get_ptr_mut(&identity) {
         None => {
-            let first = Recent { since: now, repeated: 0 };
+            let first = Recent {
+                since: now,
+                repeated: 0,
+            };
             let _ = RECENT.insert(&identity, &first, 0);
             0
         }

@@ -7,8 +7,7 @@ use aya::maps::{Array, ArrayOfMaps, HashMap, Map, MapData, PerCpuArray};
 use varmor_common::abi::{
     Binding, COUNTER_AUDITED, COUNTER_DENIED, COUNTER_FAULTS, COUNTER_LOST, Descriptor, FAULTS, GlobRow,
     MAX_ARTEFACTS, MAX_SLOTS, Managed, Point, PointKey, SETTING_ADOPT, SETTING_EVENT_BURST,
-    SETTING_EVENT_INTERVAL, SETTING_WRITES, SLOT_NONE, State,
-    Transition,
+    SETTING_EVENT_INTERVAL, SETTING_WRITES, SLOT_NONE, State, Transition,
 };
 use varmor_common::compile::bpf::Artefact;
 
