@@ -7,17 +7,16 @@ use core::ffi::c_void;
 
 use aya_ebpf::helpers::generated::{
     bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_get_current_task, bpf_get_current_uid_gid,
-    bpf_ktime_get_ns,
+    bpf_ktime_get_ns, bpf_probe_read_kernel,
 };
 use varmor_common::abi::{
-    Ancestor, COUNTER_LOST, EVENT_ANCESTOR_EXE, EVENT_ANCESTORS, EVENT_CONNECT, EVENT_EXE, EVENT_EXEC,
-    EVENT_FILE, EVENT_PATH, EVENT_TEXT, EVENT_TEXTS,
+    EVENT_ANCESTOR_EXE, EVENT_ANCESTORS, EVENT_EXE, EVENT_EXEC, EVENT_FILE, EVENT_PATH, EVENT_TEXT,
 };
 
 use crate::{
     identity,
-    kernel::probe,
-    maps::{self, count},
+    kernel::word_or_zero,
+    maps,
     offsets::{
         DENTRY_NAME_LEN, FILE_PATH, MM_EXE_FILE, MNTNS_INUM, NSPROXY_MNT, PATH_DENTRY, PATH_MNT, TASK_COMM,
         TASK_MM, TASK_NSPROXY, TASK_REAL_PARENT, TASK_TGID,
@@ -94,14 +93,15 @@ pub const fn site_request(site: u32, request: u32) -> u64 {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn emit(what: u64, site_request: u64, first: u64, second: u64, third: u64) -> u32 {
-    let (slot, generation) = profile_of(what);
-    let (cgroup, domain) = identity::storage::current().map_or((0, 0), |label| (label.cgroup, label.domain));
+    let profile = profile_of(what >> ARTEFACT_SHIFT);
+    let slot = profile as u32;
+    let domain = current_domain() as u32;
     let site = site_request as u32;
     let action = (what >> 16 & 0xff) as u32;
     let quiet = (what >> QUIET_SHIFT & 1) * admit::QUIET;
     let identity = identity_of(what, site_request, first, second, third, slot);
     let admitted = admit::admit(
-        u64::from(slot) | u64::from(generation) << 32,
+        profile,
         u64::from(domain) | u64::from(site) << 32,
         u64::from(action) | quiet | site_request >> 32 << 32,
         identity,
@@ -109,34 +109,32 @@ pub extern "C" fn emit(what: u64, site_request: u64, first: u64, second: u64, th
     if admitted & admit::WRITE == 0 {
         return 0;
     }
-    let Some(buffer) = text::claim() else {
-        count(COUNTER_LOST);
+    let buffer = text::claim_buffer();
+    if buffer == text::NONE {
         admit::lost(slot);
         return 0;
-    };
+    }
     // SAFETY: the helper has no precondition.
     let task = unsafe { bpf_get_current_task() };
     let kind = (what & 0xff) as u32;
-    let is_path = kind == EVENT_FILE || kind == EVENT_EXEC;
-    let mut lengths = [0u32; EVENT_TEXTS];
     let mut floor = (EVENT_TEXT - EVENT_PATH) as u32;
-    if is_path {
-        lengths[0] = text::write_path(buffer, floor, first, second);
+    if kind == EVENT_FILE || kind == EVENT_EXEC {
+        text::write_path(text::place(buffer, 0), floor, first, second);
     }
     floor -= EVENT_EXE as u32;
-    lengths[1] = write_executable(buffer, floor, task);
-    let mut ancestors = [0u64; EVENT_ANCESTORS];
+    write_executable(text::place(buffer, 1), floor, task);
     let mut parent = task;
     let mut i = 0;
-    while i < EVENT_ANCESTORS {
-        parent = probe::<u64>(parent + u64::from(TASK_REAL_PARENT.load())).unwrap_or(0);
-        ancestors[i] = parent;
+    while i < EVENT_ANCESTORS as u32 {
+        parent = word_at(parent + u64::from(TASK_REAL_PARENT.load()));
         floor -= EVENT_ANCESTOR_EXE as u32;
-        lengths[2 + i] = write_executable(buffer, floor, parent);
+        write_executable(text::place(buffer, 2 + i), floor, parent);
         i += 1;
     }
+    let cgroup = current_cgroup();
     let written = text::output(buffer, |event| {
-        // SAFETY: `output` gives a place for the event; every field is an integer, so writing it in place is whole.
+        // SAFETY: `output` gives a place for the event; every field is an integer, so writing it in place is whole,
+        // and a helper that fails leaves zeros.
         unsafe {
             (*event).kind = kind;
             (*event).operation = (what >> 8 & 0xff) as u32;
@@ -146,7 +144,7 @@ pub extern "C" fn emit(what: u64, site_request: u64, first: u64, second: u64, th
             (*event).cgroup = cgroup;
             (*event).identity = identity;
             (*event).slot = slot;
-            (*event).generation = generation;
+            (*event).generation = (profile >> 32) as u32;
             (*event).domain = domain;
             (*event).site = site;
             (*event).requested = (site_request >> 32) as u32;
@@ -157,66 +155,78 @@ pub extern "C" fn emit(what: u64, site_request: u64, first: u64, second: u64, th
             let id = bpf_get_current_uid_gid();
             (*event).uid = id as u32;
             (*event).gid = (id >> 32) as u32;
-            (*event).mount_namespace = mount_namespace(task).unwrap_or(0);
+            (*event).mount_namespace = mount_namespace(task);
             (*event)._pad = 0;
-            // A destination has its family beside the port.
-            (*event).data = if is_path {
-                [0; 4]
-            } else if kind == EVENT_CONNECT {
-                [first, second, third & 0xffff, third >> 32]
-            } else {
-                [first, second, third, 0]
-            };
+            (*event).data = [first, second, third, 0];
             let _ = bpf_get_current_comm((&raw mut (*event).comm).cast::<c_void>(), 16);
+            let mut parent = task;
             let mut i = 0;
             while i < EVENT_ANCESTORS {
-                let parent = ancestors[i];
-                (*event).ancestors[i] = Ancestor {
-                    tgid: probe::<u32>(parent + u64::from(TASK_TGID.load())).unwrap_or(0),
-                    _pad: 0,
-                    comm: probe::<[u8; 16]>(parent + u64::from(TASK_COMM.load())).unwrap_or([0; 16]),
-                };
+                parent = word_at(parent + u64::from(TASK_REAL_PARENT.load()));
+                let ancestor = &raw mut (*event).ancestors[i];
+                copy(&raw mut (*ancestor).tgid, parent + u64::from(TASK_TGID.load()));
+                (*ancestor)._pad = 0;
+                copy(&raw mut (*ancestor).comm, parent + u64::from(TASK_COMM.load()));
                 i += 1;
             }
-            let mut tails = 0;
-            let mut i = 0;
-            while i < EVENT_TEXTS {
-                (*event).lengths[i] = lengths[i] as u16;
-                tails |= ((lengths[i] >> 31) as u16) << i;
-                i += 1;
-            }
-            (*event).tails = tails;
-            (*event)._pad2 = 0;
         }
     });
     text::release(buffer);
     if !written {
-        count(COUNTER_LOST);
         admit::lost(slot);
     }
     1
 }
 
-/// Slot and generation of the artefact whose rules spoke: the one that judged, also while another takes its place.
-#[inline(always)]
-fn profile_of(what: u64) -> (u32, u32) {
-    let artefact = (what >> ARTEFACT_SHIFT) as u32;
-    if artefact == 0 {
-        return (0, 0);
+/// Slot (low half) and generation of the artefact whose rules spoke: the one that judged, also while another takes its
+/// place. A function of its own, as `claim_buffer`.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn profile_of(artefact: u64) -> u64 {
+    match maps::descriptor(artefact as u32) {
+        Some(profile) => u64::from(profile.slot) | u64::from(profile.generation) << 32,
+        None => 0,
     }
-    maps::descriptor(artefact).map_or((0, 0), |profile| (profile.slot, profile.generation))
+}
+
+/// Id of the container's cgroup; 0 = not protected.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn current_cgroup() -> u64 {
+    identity::storage::current().map_or(0, |label| label.cgroup)
+}
+
+/// The target groups that the task has entered.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn current_domain() -> u64 {
+    identity::storage::current().map_or(0, |label| u64::from(label.domain))
+}
+
+/// A word of kernel memory, or zero. A function of its own, so that each of many reads has the same place on the stack
+/// that the programs share with all their functions.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn word_at(address: u64) -> u64 {
+    word_or_zero(address)
+}
+
+/// Copies from kernel memory, or zeros.
+///
+/// # Safety
+/// `to` is writable.
+#[inline(always)]
+unsafe fn copy<T>(to: *mut T, from: u64) {
+    // SAFETY: see above; the helper writes all bytes.
+    unsafe { bpf_probe_read_kernel(to.cast::<c_void>(), size_of::<T>() as u32, from as *const c_void) };
 }
 
 /// Equal for equal events. A dentry's address may be reused at once, but not with the hash of the same name (which
 /// the kernel salts with the parent) and the same parent.
 #[inline(always)]
 fn identity_of(what: u64, site_request: u64, first: u64, second: u64, third: u64, slot: u32) -> u64 {
-    let kind = (what & 0xff) as u32;
-    let name = if kind == EVENT_FILE || kind == EVENT_EXEC {
-        probe::<u64>(first + u64::from(DENTRY_NAME_LEN.load()) - 4).unwrap_or(0)
-    } else {
-        0
-    };
+    // Where `first` is no address, whatever is read there only makes the hash another one.
+    let name = word_at(first + u64::from(DENTRY_NAME_LEN.load()) - 4);
     // SAFETY: the helper has no precondition.
     let tgid = unsafe { bpf_get_current_pid_tgid() } >> 32;
     let mut identity = mix(what & 0xffff_ffff, site_request);
@@ -233,28 +243,24 @@ const fn mix(hash: u64, word: u64) -> u64 {
     (hash.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95)
 }
 
+/// Writes the path of a task's executable. A thread of the kernel has none: reading through NULL gives NULL, and the
+/// path of nothing is empty.
 #[inline(always)]
-fn write_executable(buffer: u32, floor: u32, task: u64) -> u32 {
-    match executable(task) {
-        Some((dentry, mount)) => text::write_path(buffer, floor, dentry, mount),
-        None => 0,
-    }
-}
-
-#[inline(always)]
-fn mount_namespace(task: u64) -> Option<u32> {
-    let proxy = probe::<u64>(task + u64::from(TASK_NSPROXY.load()))?;
-    let namespace = probe::<u64>(proxy + u64::from(NSPROXY_MNT.load()))?;
-    probe::<u32>(namespace + u64::from(MNTNS_INUM.load()))
-}
-
-#[inline(always)]
-fn executable(task: u64) -> Option<(u64, u64)> {
-    let mm = probe::<u64>(task + u64::from(TASK_MM.load()))?;
-    let file = probe::<u64>(mm + u64::from(MM_EXE_FILE.load()))?;
+fn write_executable(place: u64, floor: u32, task: u64) {
+    let mm = word_at(task + u64::from(TASK_MM.load()));
+    let file = word_at(mm + u64::from(MM_EXE_FILE.load()));
     let path = file + u64::from(FILE_PATH.load());
-    Some((
-        probe(path + u64::from(PATH_DENTRY.load()))?,
-        probe(path + u64::from(PATH_MNT.load()))?,
-    ))
+    text::write_path(
+        place,
+        floor,
+        word_at(path + u64::from(PATH_DENTRY.load())),
+        word_at(path + u64::from(PATH_MNT.load())),
+    );
+}
+
+#[inline(always)]
+fn mount_namespace(task: u64) -> u32 {
+    let proxy = word_at(task + u64::from(TASK_NSPROXY.load()));
+    let namespace = word_at(proxy + u64::from(NSPROXY_MNT.load()));
+    word_at(namespace + u64::from(MNTNS_INUM.load())) as u32
 }

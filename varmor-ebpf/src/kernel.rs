@@ -82,6 +82,21 @@ pub fn probe_or_zero(address: u64) -> u16 {
     }
 }
 
+/// As [`probe_or_zero`], for a word.
+#[inline(always)]
+pub fn word_or_zero(address: u64) -> u64 {
+    let mut value = MaybeUninit::<u64>::uninit();
+    // SAFETY: as in `probe`.
+    unsafe {
+        bpf_probe_read_kernel(
+            value.as_mut_ptr().cast::<c_void>(),
+            size_of::<u64>() as u32,
+            address as *const c_void,
+        );
+        value.assume_init()
+    }
+}
+
 /// 1 if `value` (below 2^63) is zero, else 0, computed without a branch: each branch on the way to a walk would
 /// double the verifier's work for the walk.
 #[inline(always)]

@@ -32,24 +32,35 @@ pub(super) struct Arguments {
 #[serde(tag = "do", rename_all = "kebab-case")]
 enum Step {
     /// Loads the policy of a file, under another name if one is given.
-    Apply { file: PathBuf, name: Option<String> },
+    Apply {
+        file: PathBuf,
+        name: Option<String>,
+    },
     /// Applies the policies of the files in turn, all under the name, so often.
     Hammer {
         files: Vec<PathBuf>,
         name: String,
         times: usize,
     },
-    Remove { profile: String },
+    Remove {
+        profile: String,
+    },
     /// Binds cgroup directories to profiles, each to the next one.
     Protect {
         cgroups: Vec<PathBuf>,
         profiles: Vec<String>,
     },
-    Release { cgroups: Vec<PathBuf> },
+    Release {
+        cgroups: Vec<PathBuf>,
+    },
     /// Releases cgroups whose directories are gone, by their ids.
-    Forget { ids: Vec<u64> },
+    Forget {
+        ids: Vec<u64>,
+    },
     /// Takes the events out of the ring; keeps those about a path with this beginning.
-    Events { path: String },
+    Events {
+        path: String,
+    },
     Retire,
     State,
     Uninstall,

@@ -254,7 +254,11 @@ fn write_report(text: &mut String, report: &Report) -> std::fmt::Result {
 /// Verdicts of a profile and its busiest rules.
 fn write_activity(text: &mut String, report: &Report, profile: &str) -> std::fmt::Result {
     const RULES: usize = 5;
-    let Some(activity) = report.activity.iter().find(|activity| activity.profile == profile) else {
+    let Some(activity) = report
+        .activity
+        .iter()
+        .find(|activity| activity.profile == profile)
+    else {
         return Ok(());
     };
     writeln!(

@@ -254,7 +254,10 @@ impl Worker {
     fn left_out(&mut self, activity: &[Activity]) {
         for profile in activity {
             let now = (profile.limited, profile.lost);
-            let before = self.left_out.insert(profile.profile.clone(), now).unwrap_or_default();
+            let before = self
+                .left_out
+                .insert(profile.profile.clone(), now)
+                .unwrap_or_default();
             let (limited, lost) = (now.0.saturating_sub(before.0), now.1.saturating_sub(before.1));
             if limited + lost > 0 {
                 warn!(profile = %profile.profile, limited, lost, "events of this profile are in no log");

@@ -198,10 +198,17 @@ mod tests {
     #[test]
     fn repetitions_of_the_kernel_are_in_the_sums() {
         let (mut collapse, start) = (Collapse::default(), Instant::now());
-        assert_eq!(collapse.event(violation("/a"), 5, start).map(|line| line.count), Some(1));
+        assert_eq!(
+            collapse.event(violation("/a"), 5, start).map(|line| line.count),
+            Some(1)
+        );
         let later = start + WINDOW * 2;
         collapse.expire(later);
-        assert_eq!(collapse.repeat(6, 7, later).map(|line| line.count), None, "of nothing that is known");
+        assert_eq!(
+            collapse.repeat(6, 7, later).map(|line| line.count),
+            None,
+            "of nothing that is known"
+        );
         let line = collapse.repeat(5, 99, later).unwrap();
         assert_eq!((line.count, line.object().as_str()), (99, "/a"));
         collapse.expire(later + REMEMBER);

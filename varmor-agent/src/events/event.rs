@@ -420,7 +420,10 @@ pub(crate) mod tests {
         let mut event = raw(abi::EVENT_FILE, abi::operation::OPEN, "/deep/file");
         event.head.tails = 0b111;
         let event = Event::try_from(&event).unwrap();
-        assert_eq!(serde_json::to_value(&event.detail).unwrap()["path"], ".../deep/file");
+        assert_eq!(
+            serde_json::to_value(&event.detail).unwrap()["path"],
+            ".../deep/file"
+        );
         assert_eq!(event.executable, ".../bin/cat");
         assert_eq!(event.process.ancestors[0].executable, ".../bin/sh");
     }

@@ -90,12 +90,12 @@ pub mod operation {
 pub const EVENT_ANCESTORS: usize = 4;
 /// Texts of an event: the object's path, the task's executable, the ancestors' executables.
 pub const EVENT_TEXTS: usize = 2 + EVENT_ANCESTORS;
-/// Bytes for all texts of one event.
-pub const EVENT_TEXT: usize = 8192;
+/// Bytes for all texts of one event: a multiple of 8 below 8192.
+pub const EVENT_TEXT: usize = 8184;
 /// Longest path of an object (`PATH_MAX`), of an executable, of an ancestor's executable; a longer one keeps its
 /// tail, and so does one with more components and mount crossings than are judged (`MAX_DEPTH`).
 pub const EVENT_PATH: usize = 4096;
-pub const EVENT_EXE: usize = 3072;
+pub const EVENT_EXE: usize = 3056;
 pub const EVENT_ANCESTOR_EXE: usize = 256;
 const _: () = assert!(EVENT_PATH + EVENT_EXE + EVENT_ANCESTORS * EVENT_ANCESTOR_EXE <= EVENT_TEXT);
 
@@ -113,9 +113,9 @@ const _: () = assert!(size_of::<Ancestor>() == 24);
 /// object's path, the executable, the ancestors' executables; up to seven bytes before them mean nothing.
 ///
 /// The four `data` words depend on `kind`: capability: [number]; socket: [domain, type, protocol]; connect:
-/// [address high, address low (big-endian order as integers, IPv4 as v4-mapped), port, family]; mount: [flags,
-/// 8 bytes of the type, 8 more bytes]; ptrace: [permission bits, peer tgid, outside 0/1];
-/// guard: [`OWN_*`, id]; namespace: none.
+/// [address high, address low (big-endian order as integers, IPv4 as v4-mapped), port in the low half and family in
+/// the high one]; mount: [flags, 8 bytes of the type, 8 more bytes]; ptrace: [permission bits, peer tgid, outside
+/// 0/1]; guard: [`OWN_*`, id]; without meaning for files, executables and namespaces.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RawEvent {

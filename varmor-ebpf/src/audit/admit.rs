@@ -4,7 +4,7 @@ use core::mem::offset_of;
 
 use aya_ebpf::helpers::generated::bpf_ktime_get_ns;
 use varmor_common::abi::{
-    ACTION_DENIED, ACTION_FAULT, HitKey, Hits, REPEAT_WINDOW, Recent, SETTING_EVENT_BURST,
+    ACTION_DENIED, ACTION_FAULT, COUNTER_LOST, HitKey, Hits, REPEAT_WINDOW, Recent, SETTING_EVENT_BURST,
     SETTING_EVENT_INTERVAL, SlotCounts,
 };
 
@@ -63,7 +63,10 @@ pub extern "C" fn admit(slot_generation: u64, domain_site: u64, action_requested
     }
     let repeated = match RECENT.get_ptr_mut(&identity) {
         None => {
-            let first = Recent { since: now, repeated: 0 };
+            let first = Recent {
+                since: now,
+                repeated: 0,
+            };
             let _ = RECENT.insert(&identity, &first, 0);
             0
         }
@@ -98,6 +101,7 @@ pub extern "C" fn admit(slot_generation: u64, domain_site: u64, action_requested
 /// Counts an event for which there was no room.
 #[inline(always)]
 pub fn lost(slot: u32) {
+    crate::maps::count(COUNTER_LOST);
     count(slot, offset_of!(SlotCounts, lost));
 }
 

@@ -7,7 +7,7 @@
 use core::ffi::c_void;
 
 use aya_ebpf::helpers::generated::bpf_probe_read_kernel;
-use varmor_common::abi::{EVENT_TEXT, MAX_DEPTH, RawEvent};
+use varmor_common::abi::{EVENT_TEXT, EVENT_TEXTS, MAX_DEPTH, RawEvent};
 
 use crate::{
     kernel::{mask, probe},
@@ -17,7 +17,8 @@ use crate::{
 };
 
 const HEAD: usize = size_of::<RawEvent>();
-const TEXT_MASK: i32 = EVENT_TEXT as i32 - 1;
+const TEXT_MASK: i32 = 0x1fff;
+const _: () = assert!(EVENT_TEXT <= TEXT_MASK as usize && EVENT_TEXT.is_multiple_of(8));
 /// What the verifier must allow behind the texts: it takes start and length of the output for independent.
 const SPARE: usize = LENGTH_MASK as usize;
 /// No event is longer.
@@ -30,27 +31,38 @@ pub struct Buffer {
     /// Where the texts start so far, counted from the first byte that a text may have. It is kept here and read back,
     /// because a value from memory is any number to the verifier: its states converge, where an exact one would
     /// differ in every round of a loop.
-    pub start: u32,
-    _pad: u32,
-    bytes: [u8; (EVENT_TEXT + SPARE).next_multiple_of(8)],
+    start: u32,
+    /// Bit per text: it is only the tail.
+    tails: u32,
+    /// Lengths of the texts.
+    lengths: [u16; LENGTHS],
+    bytes: [u8; (TEXT_MASK as usize + SPARE).next_multiple_of(8)],
 }
 
-/// Set in the answer of [`write_path`]: the text is only the tail.
-pub const TAIL: u32 = 1 << 31;
+/// A power of two that the number of texts fits into.
+const LENGTHS: usize = 8;
+const _: () = assert!(EVENT_TEXTS <= LENGTHS);
 
-/// Writes the path of an object before what is written already, down to `floor` and no further; the length of it.
+/// Buffer and number of a text, as [`write_path`] takes them.
+#[inline(always)]
+pub const fn place(buffer: u32, text: u32) -> u64 {
+    buffer as u64 | (text as u64) << 32
+}
+
+/// Writes the path of an object as a text before what is written already, down to `floor` and no further.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub extern "C" fn write_path(number: u32, floor: u32, dentry: u64, mount: u64) -> u32 {
-    let Some(buffer) = buffer::get(number) else {
+pub extern "C" fn write_path(place: u64, floor: u32, dentry: u64, mount: u64) -> u32 {
+    let Some(buffer) = buffer::get(place as u32) else {
         return 0;
     };
+    let text = mask::<{ LENGTHS as i32 - 1 }>(place >> 32);
     // SAFETY: the buffer is this program's alone until it is given back.
     let end = unsafe { (&raw const (*buffer).start).read_volatile() };
     let mut dentry = dentry;
     let mut mount = mount;
     let mut root = probe::<u64>(mount + u64::from(VFSMOUNT_ROOT.load())).unwrap_or(0);
-    let mut tail = TAIL;
+    let mut tail = 1u32;
     let mut i = 0;
     while i < MAX_DEPTH {
         i += 1;
@@ -92,20 +104,38 @@ pub extern "C" fn write_path(number: u32, floor: u32, dentry: u64, mount: u64) -
         }
         dentry = name.parent;
     }
-    // SAFETY: as above.
-    let start = unsafe { (&raw const (*buffer).start).read_volatile() };
-    (end - start) & 0x1fff | tail
+    // SAFETY: as above; the text's number is masked.
+    unsafe {
+        let start = (&raw const (*buffer).start).read_volatile();
+        let length = (&raw mut (*buffer).lengths).cast::<u16>().add(text as usize);
+        length.write_volatile((end - start) as u16);
+        let tails = (&raw const (*buffer).tails).read_volatile();
+        (&raw mut (*buffer).tails).write_volatile(tails | tail << text);
+    }
+    0
 }
 
-/// An empty buffer, or none: then the event is lost.
-#[inline(always)]
-pub fn claim() -> Option<u32> {
-    let number = buffer::claim()?;
-    if let Some(buffer) = buffer::get(number) {
-        // SAFETY: the buffer is ours now.
-        unsafe { (&raw mut (*buffer).start).write_volatile(EVENT_TEXT as u32) };
+/// There is no free buffer.
+pub const NONE: u32 = u32::MAX;
+
+/// An empty buffer, or [`NONE`]: then the event is lost. A function of its own, so that its ways to an answer are one
+/// way for the caller.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn claim_buffer() -> u32 {
+    let Some(number) = buffer::claim() else {
+        return NONE;
+    };
+    let Some(buffer) = buffer::get(number) else {
+        return NONE;
+    };
+    // SAFETY: the buffer is ours now.
+    unsafe {
+        (&raw mut (*buffer).start).write_volatile(EVENT_TEXT as u32);
+        (&raw mut (*buffer).tails).write_volatile(0);
+        (&raw mut (*buffer).lengths).write_volatile([0; LENGTHS]);
     }
-    Some(number)
+    number
 }
 
 /// Gives the buffer back.
@@ -124,13 +154,19 @@ pub fn output(number: u32, fill: impl FnOnce(*mut RawEvent)) -> bool {
     // integers; the output is at most `HEAD + EVENT_TEXT` bytes from there, which the buffer has.
     unsafe {
         let start = (&raw const (*buffer).start).read_volatile();
-        // A start of `EVENT_TEXT`, without any text, leaves eight bytes that mean nothing.
-        let start = if start as usize >= EVENT_TEXT { EVENT_TEXT as u32 - 8 } else { start };
         let at = mask::<{ TEXT_MASK & !7 }>(u64::from(start));
         let event = (&raw mut (*buffer).bytes).cast::<u8>().add(at as usize);
-        fill(event.cast::<RawEvent>());
-        let length = HEAD as u64 + (EVENT_TEXT as u64 - at);
-        let bytes = core::slice::from_raw_parts(event, mask::<LENGTH_MASK>(length) as usize);
+        let event = event.cast::<RawEvent>();
+        fill(event);
+        let mut i = 0;
+        while i < EVENT_TEXTS {
+            (*event).lengths[i] = (*buffer).lengths[i];
+            i += 1;
+        }
+        (*event).tails = (*buffer).tails as u16;
+        (*event)._pad2 = 0;
+        let length = (HEAD + EVENT_TEXT) as u64 - at;
+        let bytes = core::slice::from_raw_parts(event.cast::<u8>(), mask::<LENGTH_MASK>(length) as usize);
         EVENTS.output::<[u8]>(bytes, 0).is_ok()
     }
 }
@@ -194,7 +230,9 @@ mod buffer {
 
     #[inline(always)]
     pub fn get(number: u32) -> Option<*mut Buffer> {
-        EVENT_BUFFERS.get_ptr_mut(number).map(|words| words.cast::<Buffer>())
+        EVENT_BUFFERS
+            .get_ptr_mut(number)
+            .map(|words| words.cast::<Buffer>())
     }
 }
 
@@ -239,6 +277,8 @@ mod buffer {
 
     #[inline(always)]
     pub fn get(number: u32) -> Option<*mut Buffer> {
-        EVENT_BUFFERS.get_ptr_mut(number).map(|words| words.cast::<Buffer>())
+        EVENT_BUFFERS
+            .get_ptr_mut(number)
+            .map(|words| words.cast::<Buffer>())
     }
 }

@@ -66,7 +66,9 @@ pub(super) fn report_rest(enforcer: &mut dyn Enforcer, quiet: bool) {
     for activity in enforcer.activity().unwrap_or_default() {
         let (repeated, left_out) = (activity.repeated, activity.limited + activity.lost);
         if !quiet && repeated + left_out > 0 {
-            eprintln!("varmor: {repeated} repetitions and {left_out} more violations have no line of their own");
+            eprintln!(
+                "varmor: {repeated} repetitions and {left_out} more violations have no line of their own"
+            );
         }
     }
 }

@@ -62,8 +62,11 @@ impl Counts {
                 .get(&named.slot, 0)
                 .map_err(failed("read the counters of profiles"))?
                 .0;
-            let mut hits: Vec<(String, u64)> =
-                by_slot.remove(&named.slot).unwrap_or_default().into_iter().collect();
+            let mut hits: Vec<(String, u64)> = by_slot
+                .remove(&named.slot)
+                .unwrap_or_default()
+                .into_iter()
+                .collect();
             hits.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
             all.push(Activity {
                 profile: named.name.clone(),

@@ -67,7 +67,10 @@ fn failed(hook: &Hook, error: Failure) -> EnforcerError {
 /// Detaches what the groups do not need, in the reverse order, so that identity goes last. The programs stay
 /// loaded, which costs memory and no time.
 pub(super) fn detach(object: &Object, pins: &Pins, groups: HookGroups) -> Result<(), EnforcerError> {
-    let mut hooks: Vec<&Hook> = object.hooks().filter(|hook| hook.groups.0 & groups.0 == 0).collect();
+    let mut hooks: Vec<&Hook> = object
+        .hooks()
+        .filter(|hook| hook.groups.0 & groups.0 == 0)
+        .collect();
     hooks.reverse();
     for hook in hooks {
         match fs::remove_file(pins.link(hook.name)) {

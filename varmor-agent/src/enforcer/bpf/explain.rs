@@ -56,7 +56,9 @@ impl Explanations {
         let mut kept: BTreeMap<u32, VecDeque<Explanation>> = BTreeMap::new();
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            let Some((slot, generation)) = numbers(&name) else { continue };
+            let Some((slot, generation)) = numbers(&name) else {
+                continue;
+            };
             let Some(explanation) = fs::read(entry.path())
                 .ok()
                 .and_then(|bytes| serde_json::from_slice::<Explanation>(&bytes).ok())
@@ -82,7 +84,11 @@ impl Explanations {
         let explanations = self.kept.entry(slot).or_default();
         explanations.retain(|old| old.generation != explanation.generation);
         explanations.push_front(explanation);
-        let old = if explanations.len() > KEPT { explanations.pop_back() } else { None };
+        let old = if explanations.len() > KEPT {
+            explanations.pop_back()
+        } else {
+            None
+        };
         match old {
             Some(old) => remove(&self.path(slot, old.generation)),
             None => Ok(()),

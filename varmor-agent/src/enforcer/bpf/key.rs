@@ -18,9 +18,8 @@ pub(super) struct Key {
 /// allow-list takes for another.
 pub(super) fn hash_key(state_dir: &Path, build: &str) -> Result<Key, EnforcerError> {
     let path = state_dir.join(format!("key-{build}"));
-    read_or_make(state_dir, &path).map_err(|error| {
-        EnforcerError::kernel(format!("keep the hash key in {}", path.display()), error)
-    })
+    read_or_make(state_dir, &path)
+        .map_err(|error| EnforcerError::kernel(format!("keep the hash key in {}", path.display()), error))
 }
 
 fn read_or_make(state_dir: &Path, path: &Path) -> io::Result<Key> {
@@ -62,7 +61,10 @@ mod tests {
         let again = hash_key(folder.path(), "b").unwrap();
         assert!(!made.existed && again.existed);
         assert_eq!(made.value, again.value);
-        let mode = fs::metadata(folder.path().join("key-b")).unwrap().permissions().mode();
+        let mode = fs::metadata(folder.path().join("key-b"))
+            .unwrap()
+            .permissions()
+            .mode();
         assert_eq!(mode & 0o777, 0o600);
     }
 }

@@ -156,7 +156,11 @@ mod tests {
         assert_eq!(ledger.groups(), HookGroups::default());
         ledger.set_profile(named(1, "a", HookGroups::FILE));
         ledger.set_profile(named(2, "b", HookGroups::EXEC));
-        assert!(ledger.groups().contains(HookGroups::FILE.union(HookGroups::EXEC).union(IDENTITY)));
+        assert!(
+            ledger
+                .groups()
+                .contains(HookGroups::FILE.union(HookGroups::EXEC).union(IDENTITY))
+        );
         ledger.remove_profile(1);
         assert_eq!(ledger.groups(), HookGroups::EXEC.union(IDENTITY));
         assert_eq!(ledger.free_slot(), Some(1));

@@ -199,7 +199,8 @@ impl BpfEnforcer {
 
     /// Detaches everything and removes all pins of this version: nothing is enforced any more.
     pub fn uninstall(self) -> Result<(), EnforcerError> {
-        let _held = Lock::take(&self.lock).map_err(|error| EnforcerError::kernel("lock the enforcer", error))?;
+        let _held =
+            Lock::take(&self.lock).map_err(|error| EnforcerError::kernel("lock the enforcer", error))?;
         self.pins
             .remove()
             .map_err(|error| EnforcerError::kernel("remove the pins", error))

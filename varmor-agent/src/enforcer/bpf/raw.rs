@@ -244,10 +244,9 @@ mod tests {
             ..abi::RawEvent::default()
         };
         // SAFETY: a structure of integers without padding is its bytes.
-        let mut bytes = unsafe {
-            std::slice::from_raw_parts((&raw const head).cast::<u8>(), size_of::<abi::RawEvent>())
-        }
-        .to_vec();
+        let mut bytes =
+            unsafe { std::slice::from_raw_parts((&raw const head).cast::<u8>(), size_of::<abi::RawEvent>()) }
+                .to_vec();
         bytes.extend_from_slice(b"junk/sh/exe/path");
         let event = event(&bytes).unwrap();
         assert_eq!(event.head.tgid, 7);
@@ -255,7 +254,10 @@ mod tests {
         assert_eq!(event.executable, b"/exe");
         assert_eq!(event.ancestors[0], b"/sh");
         assert_eq!(event.ancestors[1], b"");
-        assert!(super::event(&bytes[..bytes.len() - 8]).is_none(), "texts longer than the event");
+        assert!(
+            super::event(&bytes[..bytes.len() - 8]).is_none(),
+            "texts longer than the event"
+        );
         assert!(super::event(&bytes[..100]).is_none());
     }
 }

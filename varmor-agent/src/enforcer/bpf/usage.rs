@@ -28,7 +28,9 @@ pub fn measure() -> Usage {
         ..Usage::default()
     };
     for map in loaded_maps().filter_map(Result::ok) {
-        let Ok(data) = MapData::from_id(map.id()) else { continue };
+        let Ok(data) = MapData::from_id(map.id()) else {
+            continue;
+        };
         usage.maps += 1;
         usage.map_bytes += memory(&data).unwrap_or(0);
     }

@@ -40,7 +40,10 @@ impl Enforcer {
             start: String::new(),
         };
         let first = enforcer.answer()?;
-        first["start"].as_str().unwrap_or_default().clone_into(&mut enforcer.start);
+        first["start"]
+            .as_str()
+            .unwrap_or_default()
+            .clone_into(&mut enforcer.start);
         Ok(enforcer)
     }
 
@@ -52,7 +55,8 @@ impl Enforcer {
     pub(crate) fn answer(&mut self) -> Result<Value> {
         let mut line = String::new();
         self.answers.read_line(&mut line).context("read an answer")?;
-        let answer: Value = serde_json::from_str(&line).with_context(|| format!("read the answer `{line}`"))?;
+        let answer: Value =
+            serde_json::from_str(&line).with_context(|| format!("read the answer `{line}`"))?;
         match answer["error"].as_str() {
             Some(error) => bail!("the enforcer says: {error}"),
             None => Ok(answer),

@@ -6,8 +6,9 @@ use anyhow::{Result, ensure};
 use serde_json::json;
 
 use super::{
-    Args, Claims, number,
+    Args, Claims,
     enforcer::Enforcer,
+    number,
     policies::{FIRST, SECOND},
     reader::{Readers, cgroup},
 };
@@ -48,19 +49,25 @@ pub(super) fn run(args: &Args, claims: &mut Claims) -> Result<()> {
     );
     let maps = number(&before, "/usage/maps")?;
     let left = enforcer.state_with("maps", maps);
-    claims.claim("no tables of old versions are left", left.map(|_| format!("{maps} maps")));
+    claims.claim(
+        "no tables of old versions are left",
+        left.map(|_| format!("{maps} maps")),
+    );
     let after = enforcer.state()?;
-    claims.claim("no operation could not be judged", (|| {
-        let faults = &after["counters"]["faults"];
-        ensure!(faults.as_array().is_some_and(Vec::is_empty), "{faults}");
-        let misses: u64 = after["hooks"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(|hook| hook["recursion_misses"].as_u64())
-            .sum();
-        Ok(format!("{misses} calls left out by the kernel's recursion guard"))
-    })());
+    claims.claim(
+        "no operation could not be judged",
+        (|| {
+            let faults = &after["counters"]["faults"];
+            ensure!(faults.as_array().is_some_and(Vec::is_empty), "{faults}");
+            let misses: u64 = after["hooks"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|hook| hook["recursion_misses"].as_u64())
+                .sum();
+            Ok(format!("{misses} calls left out by the kernel's recursion guard"))
+        })(),
+    );
     enforcer.uninstall()
 }
 

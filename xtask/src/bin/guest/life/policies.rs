@@ -28,7 +28,9 @@ pub(crate) fn write() -> Result<()> {
 
 /// A policy with some rules of its own, `number` different ones of it.
 pub(crate) fn distinct(number: usize) -> String {
-    let own: Vec<String> = (0..20).map(|rule| format!("/srv/tenant-{number}/{rule}/**")).collect();
+    let own: Vec<String> = (0..20)
+        .map(|rule| format!("/srv/tenant-{number}/{rule}/**"))
+        .collect();
     let mut patterns: Vec<&str> = own.iter().map(String::as_str).collect();
     patterns.push("/life/secret");
     files(&patterns)

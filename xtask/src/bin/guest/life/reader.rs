@@ -104,7 +104,8 @@ impl Seen {
 
     /// Every open of the secret was refused, none of the others was, and there were some.
     pub(crate) fn held(self) -> Result<String> {
-        if self.secret_opened == 0 && self.open_denied == 0 && self.secret_denied > 0 && self.open_opened > 0 {
+        if self.secret_opened == 0 && self.open_denied == 0 && self.secret_denied > 0 && self.open_opened > 0
+        {
             Ok(format!(
                 "{} opens refused, {} allowed, none wrongly",
                 self.secret_denied, self.open_opened
@@ -177,7 +178,11 @@ pub(crate) fn ask() -> Result<ExitCode> {
     for line in io::stdin().lock().lines() {
         let line = line?;
         let mut words = line.split_whitespace();
-        let (what, times, path) = (words.next(), words.next(), words.next().context("read the question")?);
+        let (what, times, path) = (
+            words.next(),
+            words.next(),
+            words.next().context("read the question")?,
+        );
         let times: u64 = times.context("read the question")?.parse()?;
         let mut refused = 0;
         for number in 0..times {

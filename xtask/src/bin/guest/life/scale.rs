@@ -6,14 +6,17 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::{
-    Args, Claims, number, policies,
+    Args, Claims,
     enforcer::Enforcer,
+    number, policies,
     reader::{Readers, cgroup},
 };
 
 pub(super) fn run(args: &Args, claims: &mut Claims) -> Result<()> {
     let mut enforcer = Enforcer::start()?;
-    let profiles: Vec<String> = (0..args.profiles).map(|number| format!("tenant-{number}")).collect();
+    let profiles: Vec<String> = (0..args.profiles)
+        .map(|number| format!("tenant-{number}"))
+        .collect();
     // Programs stay loaded: they are no part of what profiles and containers cost.
     enforcer.apply(policies::FIRST, "first")?;
     enforcer.remove("first")?;
@@ -45,12 +48,15 @@ pub(super) fn run(args: &Args, claims: &mut Claims) -> Result<()> {
             args.profiles, args.containers, bytes / 1024, per_profile / 1024
         ))
     })());
-    claims.claim("the last container is protected like the first", (|| {
-        for container in [cgroups.first(), cgroups.last()].into_iter().flatten() {
-            Readers::start(container, 1)?.stop()?.held()?;
-        }
-        Ok(String::new())
-    })());
+    claims.claim(
+        "the last container is protected like the first",
+        (|| {
+            for container in [cgroups.first(), cgroups.last()].into_iter().flatten() {
+                Readers::start(container, 1)?.stop()?.held()?;
+            }
+            Ok(String::new())
+        })(),
+    );
     let ids: Vec<u64> = cgroups
         .iter()
         .map(|cgroup| Ok(fs::metadata(cgroup)?.ino()))
@@ -62,10 +68,13 @@ pub(super) fn run(args: &Args, claims: &mut Claims) -> Result<()> {
     for profile in &profiles {
         enforcer.remove(profile)?;
     }
-    claims.claim("containers that ended and profiles that were removed leave nothing", (|| {
-        let after = enforcer.state_with("maps", number(&empty, "/usage/maps")?)?;
-        nothing_left(&empty, &after)
-    })());
+    claims.claim(
+        "containers that ended and profiles that were removed leave nothing",
+        (|| {
+            let after = enforcer.state_with("maps", number(&empty, "/usage/maps")?)?;
+            nothing_left(&empty, &after)
+        })(),
+    );
     enforcer.uninstall()
 }
 
