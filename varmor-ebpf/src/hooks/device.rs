@@ -1,7 +1,7 @@
 //! Devices by number: under any name, on any filesystem, when they are opened, made and mounted.
 
 use varmor_common::abi::{
-    ANY, DEVICE_BLOCK, DEVICE_CHARACTER, DEVICE_MOUNT, DEVICE_READ, DEVICE_WRITE, EVENT_FILE, PERM_APPEND,
+    ANY, DEVICE_BLOCK, DEVICE_CHARACTER, DEVICE_MAKE, DEVICE_MOUNT, DEVICE_READ, DEVICE_WRITE, EVENT_FILE, PERM_APPEND,
     PERM_READ, PERM_WRITE, POINT_DEVICE, PROFILE_DEVICES, PointKey, VERDICT_DENY, operation,
 };
 
@@ -75,7 +75,7 @@ pub fn make(subject: &Subject, mode: u16, device: u32, place: impl FnOnce() -> (
     let major = (device & 0xf_ff00) >> 8;
     let minor = device & 0xff | device >> 12 & 0xf_ff00;
     let number = major << MINOR_BITS | minor;
-    let verdict = device_verdict(subject.artefact, kind, number, varmor_common::abi::DEVICE_MAKE);
+    let verdict = device_verdict(subject.artefact, kind, number, DEVICE_MAKE);
     if verdict == 0 {
         return ALLOW;
     }
@@ -114,27 +114,36 @@ pub extern "C" fn device_verdict(artefact: u32, kind: u32, number: u32, access: 
     while i < 12 {
         // Each access with this number, with every minor, with every device.
         let wanted = access & 1 << (i & 3);
-        let width = i >> 2;
-        i += 1;
-        if wanted == 0 {
-            continue;
-        }
-        let key = PointKey {
-            hi: 0,
-            lo: u64::from(wanted),
-            kind: POINT_DEVICE,
-            a: if width == 2 { ANY } else { major },
-            b: if width == 0 { minor } else { ANY },
-            c: kind,
+        let said = if wanted == 0 {
+            0
+        } else {
+            said(points, kind, wanted, major, minor, i >> 2)
         };
-        if let Some(said) = maps::point(points, &key) {
-            if site == 0 || (said.verdict & VERDICT_DENY != 0 && verdict & VERDICT_DENY == 0) {
-                site = said.site;
-            }
-            verdict |= said.verdict;
+        let bits = said as u32;
+        if bits != 0 && (site == 0 || (bits & VERDICT_DENY != 0 && verdict & VERDICT_DENY == 0)) {
+            site = (said >> 32) as u32;
         }
+        verdict |= bits;
+        i += 1;
     }
     u64::from(verdict) | u64::from(site) << 32
+}
+
+/// The point of an access; `width`: 0 = this number, 1 = every minor, 2 = every device.
+#[inline(always)]
+fn said(points: &'static maps::PointTable, kind: u32, wanted: u32, major: u32, minor: u32, width: u32) -> u64 {
+    let key = PointKey {
+        hi: 0,
+        lo: u64::from(wanted),
+        kind: POINT_DEVICE,
+        a: if width == 2 { ANY } else { major },
+        b: if width == 0 { minor } else { ANY },
+        c: kind,
+    };
+    match maps::point(points, &key) {
+        Some(point) => u64::from(point.verdict) | u64::from(point.site) << 32,
+        None => 0,
+    }
 }
 
 #[inline(always)]

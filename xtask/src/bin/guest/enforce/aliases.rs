@@ -5,6 +5,7 @@ use std::fs;
 use nix::{
     mount::{MntFlags, MsFlags, mount, umount2},
     sched::{CloneFlags, unshare},
+    unistd::{chdir, chroot, getppid, pivot_root},
 };
 use rustix::{
     fs::CWD,
@@ -62,11 +63,13 @@ pub(super) fn attempts() -> Vec<Attempt> {
             own_namespace()?;
             Ok(umount2("/mnt/vol", MntFlags::MNT_DETACH)?)
         }),
-        attack("change the root", || {
-            own_namespace()?;
-            bind("/prot", "/stack")?;
-            nix::unistd::chdir("/stack")?;
-            Ok(nix::unistd::pivot_root("/stack", "/stack/empty")?)
+        attack("make a protected folder the root", || {
+            // The first root of a guest cannot be exchanged, a bind mount of it can.
+            bind("/", "/stack")?;
+            chroot("/stack")?;
+            chdir("/")?;
+            bind("/prot", "/moved")?;
+            Ok(pivot_root("/moved", "/moved/empty")?)
         }),
         attack("make a procfs through the new mount API", || make("proc")),
         attack("mount from a source with a name that is too long", || {
@@ -121,7 +124,7 @@ fn bind(from: &str, to: &str) -> Result<(), Failure> {
 
 fn is_in_own_namespace() -> bool {
     let of = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
-    of("self") != of(&nix::unistd::getppid().to_string())
+    of("self") != of(&getppid().to_string())
 }
 
 fn make(fstype: &str) -> Result<(), Failure> {

@@ -31,7 +31,7 @@ pub(super) fn attempts() -> Vec<Attempt> {
             Ok(fs::remove_file(path)?)
         }),
         attack("mount a disk", || {
-            mount(Some(DISK), "/stack", Some("ext2"), MsFlags::MS_RDONLY, NOTHING)?;
+            mount(Some(DISK), "/stack", Some("ext2"), MsFlags::empty(), NOTHING)?;
             Ok(umount2("/stack", MntFlags::MNT_DETACH)?)
         }),
         attack("mount a disk by a node of another name", || {
@@ -39,7 +39,7 @@ pub(super) fn attempts() -> Vec<Attempt> {
                 Some("/open/innocent"),
                 "/stack",
                 Some("ext2"),
-                MsFlags::MS_RDONLY,
+                MsFlags::empty(),
                 NOTHING,
             )?;
             Ok(umount2("/stack", MntFlags::MNT_DETACH)?)
