@@ -16,8 +16,8 @@ use crate::{
     kernel::probe,
     maps::{self, state},
     offsets::{
-        DENTRY_SB, HASH_KEY, MNTNS_EVENT, MNTNS_ROOT, MOUNT_CHILDREN, MOUNT_PARENT, MOUNT_VFSMOUNT, NSPROXY_MNT,
-        SB_MAGIC, SB_ROOT, TASK_NSPROXY, VFSMOUNT_ROOT,
+        DENTRY_SB, HASH_KEY, MNTNS_EVENT, MNTNS_ROOT, MOUNT_CHILDREN, MOUNT_PARENT, MOUNT_VFSMOUNT,
+        NSPROXY_MNT, SB_MAGIC, SB_ROOT, TASK_NSPROXY, VFSMOUNT_ROOT,
     },
     path::{Name, climb, enter, fault_of, filesystem, hash_long, may_have, pack, step},
 };

@@ -37,11 +37,11 @@ impl Default for Kernel {
 /// Compiles a profile under the boot key for a kernel that has everything. The same profile and key give the same
 /// artefact.
 pub fn compile(profile: &Profile, key: u64) -> Result<Artefact, CompileError> {
-    compile_on(profile, key, &Kernel::default())
+    compile_on(profile, key, Kernel::default())
 }
 
 /// As [`compile`], for a kernel; rules that it cannot hold are in [`Artefact::unsupported`].
-pub fn compile_on(profile: &Profile, key: u64, kernel: &Kernel) -> Result<Artefact, CompileError> {
+pub fn compile_on(profile: &Profile, key: u64, kernel: Kernel) -> Result<Artefact, CompileError> {
     let mut artefact = Artefact::default();
     let mut sites = Sites::default();
     let patterns = paths::patterns(profile)?;

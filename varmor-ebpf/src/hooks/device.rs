@@ -1,8 +1,8 @@
 //! Devices by number: under any name, on any filesystem, when they are opened, made and mounted.
 
 use varmor_common::abi::{
-    ANY, DEVICE_BLOCK, DEVICE_CHARACTER, DEVICE_MAKE, DEVICE_MOUNT, DEVICE_READ, DEVICE_WRITE, EVENT_FILE, PERM_APPEND,
-    PERM_READ, PERM_WRITE, POINT_DEVICE, PROFILE_DEVICES, PointKey, VERDICT_DENY, operation,
+    ANY, DEVICE_BLOCK, DEVICE_CHARACTER, DEVICE_MAKE, DEVICE_MOUNT, DEVICE_READ, DEVICE_WRITE, EVENT_FILE,
+    PERM_APPEND, PERM_READ, PERM_WRITE, POINT_DEVICE, PROFILE_DEVICES, PointKey, VERDICT_DENY, operation,
 };
 
 use crate::{
@@ -10,9 +10,7 @@ use crate::{
     identity::Subject,
     kernel::{Typed, probe, scalar},
     maps,
-    offsets::{
-        BDEV_DEV, DENTRY_INODE, FILE_PATH, INODE_MODE, INODE_RDEV, PATH_DENTRY, PATH_MNT, SB_BDEV,
-    },
+    offsets::{BDEV_DEV, DENTRY_INODE, FILE_PATH, INODE_MODE, INODE_RDEV, PATH_DENTRY, PATH_MNT, SB_BDEV},
     verdict::{ALLOW, DENY, point},
 };
 
@@ -131,7 +129,14 @@ pub extern "C" fn device_verdict(artefact: u32, kind: u32, number: u32, access: 
 
 /// The point of an access; `width`: 0 = this number, 1 = every minor, 2 = every device.
 #[inline(always)]
-fn said(points: &'static maps::PointTable, kind: u32, wanted: u32, major: u32, minor: u32, width: u32) -> u64 {
+fn said(
+    points: &'static maps::PointTable,
+    kind: u32,
+    wanted: u32,
+    major: u32,
+    minor: u32,
+    width: u32,
+) -> u64 {
     let key = PointKey {
         hi: 0,
         lo: u64::from(wanted),

@@ -284,7 +284,7 @@ impl BpfEnforcer {
 
 impl Enforcer for BpfEnforcer {
     fn apply(&mut self, profile: &Profile) -> Result<Applied, EnforcerError> {
-        let mut artefact = bpf::compile_on(profile, self.key, &self.object.kernel()).map_err(|error| EnforcerError::TooLarge {
+        let mut artefact = bpf::compile_on(profile, self.key, self.object.kernel()).map_err(|error| EnforcerError::TooLarge {
             profile: profile.name.clone(),
             reason: error.to_string(),
         })?;

@@ -1,7 +1,9 @@
 //! Device points, and rules that depend on what the kernel has.
 
 use super::{KEY, compiled, profile, rule};
-use crate::abi::{ANY, DEVICE_BLOCK, DEVICE_MOUNT, DEVICE_READ, DEVICE_WRITE, POINT_DEVICE, PointKey, VERDICT_DENY};
+use crate::abi::{
+    ANY, DEVICE_BLOCK, DEVICE_MOUNT, DEVICE_READ, DEVICE_WRITE, POINT_DEVICE, PointKey, VERDICT_DENY,
+};
 use crate::compile::bpf::{HookGroups, Kernel, compile_on};
 use crate::profile::{DeviceAccess, DeviceKind, DeviceRule, Object, Verdict};
 
@@ -47,7 +49,12 @@ fn every_device_is_every_major_and_minor_of_both_kinds() {
     )]);
     let artefact = compiled(&profile);
     assert_eq!(artefact.points.len(), 2);
-    assert!(artefact.points.iter().all(|(key, _)| key.a == ANY && key.b == ANY));
+    assert!(
+        artefact
+            .points
+            .iter()
+            .all(|(key, _)| key.a == ANY && key.b == ANY)
+    );
 }
 
 #[test]
@@ -58,7 +65,7 @@ fn what_the_kernel_lacks_is_unsupported_and_named() {
     assert!(with.unsupported.is_empty());
     assert_eq!(with.hooks, HookGroups::NAMESPACE);
     let kernel = Kernel { userns_create: false };
-    let without = compile_on(&profile, KEY, &kernel).unwrap_or_else(|error| panic!("{error}"));
+    let without = compile_on(&profile, KEY, kernel).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(without.descriptor.user_namespace, 0);
     assert_eq!(without.hooks, HookGroups::default());
     assert_eq!(without.unsupported.len(), 1);

@@ -44,12 +44,16 @@ pub(super) fn attempts() -> Vec<Attempt> {
             bind("/prot/secret", "/open/file")?;
             read("/open/file")
         }),
-        attack("read through a copy of the tree that was moved into place", || {
-            own_namespace()?;
-            let tree = open_tree(CWD, "/prot", OpenTreeFlags::OPEN_TREE_CLONE).map_err(failure)?;
-            move_mount(&tree, "", CWD, "/stack", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(failure)?;
-            read("/stack/secret")
-        }),
+        attack(
+            "read through a copy of the tree that was moved into place",
+            || {
+                own_namespace()?;
+                let tree = open_tree(CWD, "/prot", OpenTreeFlags::OPEN_TREE_CLONE).map_err(failure)?;
+                move_mount(&tree, "", CWD, "/stack", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+                    .map_err(failure)?;
+                read("/stack/secret")
+            },
+        ),
         attack("move the mount below a protected path away", || {
             own_namespace()?;
             mount(Some("/mnt/vol"), "/stack", NOTHING, MsFlags::MS_MOVE, NOTHING)?;
@@ -90,10 +94,13 @@ pub(super) fn attempts() -> Vec<Attempt> {
             fs::write("/stack/new", "content")?;
             Ok(fs::remove_file("/open/new")?)
         }),
-        benign("read an unprotected file through a bind mount of the root", || {
-            bind("/", "/stack")?;
-            read("/stack/open/file")
-        }),
+        benign(
+            "read an unprotected file through a bind mount of the root",
+            || {
+                bind("/", "/stack")?;
+                read("/stack/open/file")
+            },
+        ),
         benign("mount and unmount elsewhere", || {
             own_namespace()?;
             mount(Some("tmpfs"), "/stack", Some("tmpfs"), MsFlags::empty(), NOTHING)?;

@@ -24,7 +24,9 @@ pub(super) fn attempts() -> Vec<Attempt> {
             OpenOptions::new().write(true).open(DISK)?;
             Ok(())
         }),
-        attack("read a disk through a node of another name", || read("/open/innocent")),
+        attack("read a disk through a node of another name", || {
+            read("/open/innocent")
+        }),
         attack("make a node of a disk", || {
             let path = format!("/open/node-{}", std::process::id());
             mknod(path.as_str(), SFlag::S_IFBLK, Mode::S_IRUSR, stat(DISK)?.st_rdev)?;

@@ -114,7 +114,7 @@ spec:
     ),
     (
         DEVICES,
-        r#"
+        r"
 apiVersion: crd.varmor.org/v1beta1
 kind: VarmorPolicy
 metadata: {name: devices, namespace: demo}
@@ -126,11 +126,11 @@ spec:
     enhanceProtect:
       privileged: true
       hardeningRules: [disallow-debug-disk-device, disallow-mount-disk-device]
-"#,
+",
     ),
     (
         NAMESPACES,
-        r#"
+        r"
 apiVersion: crd.varmor.org/v1beta1
 kind: VarmorPolicy
 metadata: {name: namespaces, namespace: demo}
@@ -142,7 +142,7 @@ spec:
     enhanceProtect:
       privileged: true
       hardeningRules: [disallow-create-user-ns]
-"#,
+",
     ),
     (
         ALIASES,
