@@ -44,7 +44,12 @@ pub fn file(
     let mut verdict = decide(collected, request, subject.profile.file_default);
     if fault == FAULT_NONE && verdict.denied == 0 && alias::is_possible(subject) {
         let artefact_request = pack(subject.artefact, request);
-        let collected = alias::views(object().0, subject.profile.file_start, artefact_request, collected);
+        let collected = alias::views(
+            object().0,
+            subject.profile.file_start,
+            artefact_request,
+            collected,
+        );
         fault = fault_of(collected);
         verdict = decide(collected, request, subject.profile.file_default);
     }

@@ -132,7 +132,9 @@ impl Facts {
             let position = btf.parameter(function, "dentry").filter(|position| *position < 2);
             offsets.push((
                 constant,
-                position.ok_or(FactError::Layout("a hook about attributes has no dentry among its first arguments"))?,
+                position.ok_or(FactError::Layout(
+                    "a hook about attributes has no dentry among its first arguments",
+                ))?,
             ));
         }
         // Before 6.1 a trampoline cannot pass the ids of `path_chown`, which are structures.

@@ -64,11 +64,7 @@ pub const HOOKS: &[Hook] = &[
     hook("file_truncate", FILE, CoveredBy("path_truncate")),
     hook("path_truncate", FILE, Required),
     hook("path_chmod", FILE, Required),
-    hook(
-        "path_chown",
-        FILE,
-        CoveredBy("inode_setattr"),
-    ),
+    hook("path_chown", FILE, CoveredBy("inode_setattr")),
     hook("path_mknod", FILE_AND_DEVICE, Required),
     hook("path_mkdir", FILE, Required),
     hook("path_rmdir", FILE, Required),
@@ -115,7 +111,9 @@ pub const HOOKS: &[Hook] = &[
     hook(
         "uring_override_creds",
         CREDENTIAL,
-        CoveredBy("the set of protected credentials; a ring that was made outside and passed in is not judged"),
+        CoveredBy(
+            "the set of protected credentials; a ring that was made outside and passed in is not judged",
+        ),
     ),
     hook("bpf", GUARD, Required),
     hook("bpf_map", GUARD, Required),

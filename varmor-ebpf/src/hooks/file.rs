@@ -90,7 +90,12 @@ pub fn path_chown(ctx: LsmContext) -> i32 {
 pub fn path_mknod(ctx: LsmContext) -> i32 {
     const WHAT: What = What::new(EVENT_FILE, operation::MKNOD);
     let subject = subject_or_return!(WHAT);
-    let place = || (raw_argument::<1>(&ctx).unwrap_or(0), scalar(ctx.arg(0), PATH_MNT.load()).unwrap_or(0));
+    let place = || {
+        (
+            raw_argument::<1>(&ctx).unwrap_or(0),
+            scalar(ctx.arg(0), PATH_MNT.load()).unwrap_or(0),
+        )
+    };
     if device::make(&subject, ctx.arg(2), ctx.arg(3), place) != ALLOW {
         return DENY;
     }

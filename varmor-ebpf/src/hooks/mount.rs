@@ -7,7 +7,8 @@
 use aya_ebpf::{macros::lsm, programs::LsmContext};
 use varmor_common::{
     abi::{
-        EVENT_FILE, EVENT_MOUNT, MASK_DENY, MOUNT_UMOUNT, PERM_ALL, PERM_STRUCT, PERM_WRITE, VERDICT_ALLOW, operation,
+        EVENT_FILE, EVENT_MOUNT, MASK_DENY, MOUNT_UMOUNT, PERM_ALL, PERM_STRUCT, PERM_WRITE, VERDICT_ALLOW,
+        operation,
     },
     matcher::merge,
 };
@@ -19,8 +20,8 @@ use crate::{
     identity::Subject,
     kernel::{Typed, pointer, probe, raw_argument},
     mount::{
-        EVERY_CLASS, MS_BIND, MS_MOVE, MS_REMOUNT, NO_INSTANCE, PROPAGATION, mount_verdict, no_type, short_string_hash,
-        source_classes,
+        EVERY_CLASS, MS_BIND, MS_MOVE, MS_REMOUNT, NO_INSTANCE, PROPAGATION, mount_verdict, no_type,
+        short_string_hash, source_classes,
     },
     offsets::{FSTYPE_NAME, PATH_DENTRY, PATH_MNT, SB_ID, SB_TYPE, VFSMOUNT_ROOT, VFSMOUNT_SB},
     path::{COLLECT_CLASSES, MOUNT_FAULT, climb, is_detached, pack, path_addresses, walk},
@@ -81,7 +82,14 @@ pub fn sb_kern_mount(ctx: LsmContext) -> i32 {
     };
     let text: [u64; 2] = probe(name).unwrap_or([0; 2]);
     let data = [0, text[0], text[1]];
-    if point(&subject, WHAT, u32::MAX, device::mount(&subject, superblock), data) != ALLOW {
+    if point(
+        &subject,
+        WHAT,
+        u32::MAX,
+        device::mount(&subject, superblock),
+        data,
+    ) != ALLOW
+    {
         return DENY;
     }
     if !has_rules(&subject) {
@@ -177,7 +185,14 @@ pub fn move_mount(ctx: LsmContext) -> i32 {
     if detached {
         // A copy of a tree that is there, or a new filesystem: only the first gives objects another name.
         alias::note(&subject);
-    } else if replaces(&subject, operation::MOVE_MOUNT, dentry, mount, PERM_ALL | PERM_STRUCT) != ALLOW {
+    } else if replaces(
+        &subject,
+        operation::MOVE_MOUNT,
+        dentry,
+        mount,
+        PERM_ALL | PERM_STRUCT,
+    ) != ALLOW
+    {
         return DENY;
     }
     target(&ctx, 1, &subject)

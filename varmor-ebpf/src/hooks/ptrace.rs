@@ -2,8 +2,8 @@
 
 use aya_ebpf::{macros::lsm, programs::LsmContext};
 use varmor_common::abi::{
-    EVENT_PTRACE, Label, OWN_PROCESS, PTRACE_READ, PTRACE_READBY, PTRACE_TRACE, PTRACE_TRACEBY, VERDICT_AUDIT,
-    VERDICT_DENY, operation,
+    EVENT_PTRACE, Label, OWN_PROCESS, PTRACE_READ, PTRACE_READBY, PTRACE_TRACE, PTRACE_TRACEBY,
+    VERDICT_AUDIT, VERDICT_DENY, operation,
 };
 
 use super::{guard, subject_or_return};

@@ -17,7 +17,8 @@ use crate::{kernel::Kernel, process, workspace};
 
 /// The LSMs that varmor works with; kernels before 6.1 do not start `bpf` unless asked to.
 const LSMS: &str = "lsm=lockdown,capability,yama,apparmor,bpf";
-const COMMON: &str = "console=ttyS0 quiet panic=-1 oops=panic net.ifnames=0";
+/// Without `no_timer_check` a guest on a busy machine may find its emulated timer too late and panic.
+const COMMON: &str = "console=ttyS0 quiet panic=-1 oops=panic net.ifnames=0 no_timer_check";
 /// Everything that would make two boots differ (see `Accel::Icount`).
 const DETERMINISTIC: &str = "nokaslr norandmaps randomize_kstack_offset=off tsc=reliable mitigations=off";
 

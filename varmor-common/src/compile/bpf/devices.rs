@@ -10,7 +10,7 @@ use crate::abi::{
 };
 use crate::profile::{DeviceKind, DeviceRule, Object, Profile, Verdict};
 
-pub(super) fn compile(profile: &Profile, kernel: &Kernel, sites: &mut Sites, artefact: &mut Artefact) {
+pub(super) fn compile(profile: &Profile, kernel: Kernel, sites: &mut Sites, artefact: &mut Artefact) {
     let mut points: BTreeMap<PointKey, Vec<SiteRule>> = BTreeMap::new();
     let mut namespaces = Vec::new();
     for (rule, index) in profile.rules.iter().zip(0..) {

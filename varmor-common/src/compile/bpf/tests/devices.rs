@@ -47,7 +47,12 @@ fn every_device_is_every_major_and_minor_of_both_kinds() {
     )]);
     let artefact = compiled(&profile);
     assert_eq!(artefact.points.len(), 2);
-    assert!(artefact.points.iter().all(|(key, _)| key.a == ANY && key.b == ANY));
+    assert!(
+        artefact
+            .points
+            .iter()
+            .all(|(key, _)| key.a == ANY && key.b == ANY)
+    );
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::fs;
 use nix::{
     mount::{MntFlags, MsFlags, mount, umount2},
     sched::{CloneFlags, unshare},
+    unistd::{chdir, chroot, getppid, pivot_root},
 };
 use rustix::{
     fs::CWD,
@@ -43,12 +44,16 @@ pub(super) fn attempts() -> Vec<Attempt> {
             bind("/prot/secret", "/open/file")?;
             read("/open/file")
         }),
-        attack("read through a copy of the tree that was moved into place", || {
-            own_namespace()?;
-            let tree = open_tree(CWD, "/prot", OpenTreeFlags::OPEN_TREE_CLONE).map_err(failure)?;
-            move_mount(&tree, "", CWD, "/stack", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(failure)?;
-            read("/stack/secret")
-        }),
+        attack(
+            "read through a copy of the tree that was moved into place",
+            || {
+                own_namespace()?;
+                let tree = open_tree(CWD, "/prot", OpenTreeFlags::OPEN_TREE_CLONE).map_err(failure)?;
+                move_mount(&tree, "", CWD, "/stack", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+                    .map_err(failure)?;
+                read("/stack/secret")
+            },
+        ),
         attack("move the mount below a protected path away", || {
             own_namespace()?;
             mount(Some("/mnt/vol"), "/stack", NOTHING, MsFlags::MS_MOVE, NOTHING)?;
@@ -62,11 +67,13 @@ pub(super) fn attempts() -> Vec<Attempt> {
             own_namespace()?;
             Ok(umount2("/mnt/vol", MntFlags::MNT_DETACH)?)
         }),
-        attack("change the root", || {
-            own_namespace()?;
-            bind("/prot", "/stack")?;
-            nix::unistd::chdir("/stack")?;
-            Ok(nix::unistd::pivot_root("/stack", "/stack/empty")?)
+        attack("make a protected folder the root", || {
+            // The first root of a guest cannot be exchanged, a bind mount of it can.
+            bind("/", "/stack")?;
+            chroot("/stack")?;
+            chdir("/")?;
+            bind("/prot", "/moved")?;
+            Ok(pivot_root("/moved", "/moved/empty")?)
         }),
         attack("make a procfs through the new mount API", || make("proc")),
         attack("mount from a source with a name that is too long", || {
@@ -87,10 +94,13 @@ pub(super) fn attempts() -> Vec<Attempt> {
             fs::write("/stack/new", "content")?;
             Ok(fs::remove_file("/open/new")?)
         }),
-        benign("read an unprotected file through a bind mount of the root", || {
-            bind("/", "/stack")?;
-            read("/stack/open/file")
-        }),
+        benign(
+            "read an unprotected file through a bind mount of the root",
+            || {
+                bind("/", "/stack")?;
+                read("/stack/open/file")
+            },
+        ),
         benign("mount and unmount elsewhere", || {
             own_namespace()?;
             mount(Some("tmpfs"), "/stack", Some("tmpfs"), MsFlags::empty(), NOTHING)?;
@@ -121,7 +131,7 @@ fn bind(from: &str, to: &str) -> Result<(), Failure> {
 
 fn is_in_own_namespace() -> bool {
     let of = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
-    of("self") != of(&nix::unistd::getppid().to_string())
+    of("self") != of(&getppid().to_string())
 }
 
 fn make(fstype: &str) -> Result<(), Failure> {

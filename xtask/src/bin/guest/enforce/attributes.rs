@@ -35,12 +35,13 @@ pub(super) fn attempts() -> Vec<Attempt> {
             fsetxattr(&file, NAME, b"value", XattrFlags::empty()).map_err(failure)?;
             fremovexattr(&file, NAME).map_err(failure)
         }),
-        attack("remove an extended attribute of a protected file", || {
-            match removexattr(PROTECTED, "trusted.none") {
+        attack(
+            "remove an extended attribute of a protected file",
+            || match removexattr(PROTECTED, "trusted.none") {
                 Err(rustix::io::Errno::NODATA) => Ok(()),
                 other => other.map_err(failure),
-            }
-        }),
+            },
+        ),
         attack("set an extended attribute in a new mount namespace", || {
             own_namespace()?;
             xattr(PROTECTED)
@@ -62,7 +63,9 @@ pub(super) fn attempts() -> Vec<Attempt> {
             times(FREE, Some(7))?;
             times(FREE, None)
         }),
-        benign("change the owner elsewhere", || Ok(chown(FREE, Some(0), Some(0))?)),
+        benign("change the owner elsewhere", || {
+            Ok(chown(FREE, Some(0), Some(0))?)
+        }),
         benign("change flags elsewhere", || flags(FREE)),
         benign("set times of a memory file", || {
             let file = rustix::fs::memfd_create("lab", rustix::fs::MemfdFlags::empty()).map_err(failure)?;

@@ -24,14 +24,16 @@ pub(super) fn attempts() -> Vec<Attempt> {
             OpenOptions::new().write(true).open(DISK)?;
             Ok(())
         }),
-        attack("read a disk through a node of another name", || read("/open/innocent")),
+        attack("read a disk through a node of another name", || {
+            read("/open/innocent")
+        }),
         attack("make a node of a disk", || {
             let path = format!("/open/node-{}", std::process::id());
             mknod(path.as_str(), SFlag::S_IFBLK, Mode::S_IRUSR, stat(DISK)?.st_rdev)?;
             Ok(fs::remove_file(path)?)
         }),
         attack("mount a disk", || {
-            mount(Some(DISK), "/stack", Some("ext2"), MsFlags::MS_RDONLY, NOTHING)?;
+            mount(Some(DISK), "/stack", Some("ext2"), MsFlags::empty(), NOTHING)?;
             Ok(umount2("/stack", MntFlags::MNT_DETACH)?)
         }),
         attack("mount a disk by a node of another name", || {
@@ -39,7 +41,7 @@ pub(super) fn attempts() -> Vec<Attempt> {
                 Some("/open/innocent"),
                 "/stack",
                 Some("ext2"),
-                MsFlags::MS_RDONLY,
+                MsFlags::empty(),
                 NOTHING,
             )?;
             Ok(umount2("/stack", MntFlags::MNT_DETACH)?)

@@ -227,3 +227,16 @@ fn verdict(
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::all;
+
+    #[test]
+    fn every_attempt_has_a_name_of_its_own() {
+        let names: BTreeSet<_> = all().iter().map(|attempt| attempt.name).collect();
+        assert_eq!(names.len(), all().len());
+    }
+}

@@ -169,7 +169,7 @@ spec:
     ),
     (
         DEVICES,
-        r#"
+        r"
 apiVersion: crd.varmor.org/v1beta1
 kind: VarmorPolicy
 metadata: {name: devices, namespace: demo}
@@ -181,11 +181,11 @@ spec:
     enhanceProtect:
       privileged: true
       hardeningRules: [disallow-debug-disk-device, disallow-mount-disk-device]
-"#,
+",
     ),
     (
         NAMESPACES,
-        r#"
+        r"
 apiVersion: crd.varmor.org/v1beta1
 kind: VarmorPolicy
 metadata: {name: namespaces, namespace: demo}
@@ -197,7 +197,7 @@ spec:
     enhanceProtect:
       privileged: true
       hardeningRules: [disallow-create-user-ns]
-"#,
+",
     ),
     (
         ALIASES,
