@@ -104,6 +104,10 @@ pub struct Descriptor {
 const _: () = assert!(size_of::<Descriptor>() == 64 + 256 + 48 + 32 + 24 + 8 + 32768 + 1536 + 256);
 
 impl Default for Descriptor {
+    #[expect(
+        clippy::large_stack_arrays,
+        reason = "the filter is a part of the structure, which the kernel reads as one value"
+    )]
     fn default() -> Self {
         Self {
             generation: 0,
