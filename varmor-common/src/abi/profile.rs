@@ -107,6 +107,10 @@ pub struct Descriptor {
 const _: () = assert!(size_of::<Descriptor>() == 72 + 256 + 48 + 2312 + 1536 + 256 + 32768);
 
 impl Default for Descriptor {
+    #[expect(
+        clippy::large_stack_arrays,
+        reason = "the filter is a part of the structure, which the kernel reads as one value"
+    )]
     fn default() -> Self {
         Self {
             generation: 0,

@@ -149,3 +149,42 @@ pub const fn gained(old: u64, new: u64, default: u32) -> u32 {
     let allowed = (new >> MASK_ALLOW) & !(old >> MASK_ALLOW);
     ((default >> MASK_DENY) | (default >> MASK_AUDIT)) & allowed as u32 & 0xff
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::{PERM_EXEC, PERM_READ, PERM_WRITE};
+
+    const SITE: u64 = 7 << SITE_SHIFT;
+
+    fn allowed(permissions: u32) -> u64 {
+        u64::from(permissions) << MASK_ALLOW
+    }
+
+    #[test]
+    fn the_default_is_not_blamed_on_a_rule_that_only_logs() {
+        let logs = u64::from(PERM_READ) << MASK_AUDIT | SITE;
+        let verdict = decide(logs, PERM_READ, PERM_READ);
+        assert_eq!((verdict.denied, verdict.site), (PERM_READ, 0));
+        let verdict = decide(logs | allowed(PERM_READ), PERM_READ, PERM_READ);
+        assert_eq!((verdict.denied, verdict.audited, verdict.site), (0, PERM_READ, 7));
+        let denies = u64::from(PERM_READ) << MASK_DENY | SITE;
+        assert_eq!(decide(denies, PERM_READ, PERM_READ).site, 7);
+    }
+
+    #[test]
+    fn a_default_concerns_only_what_is_asked_for() {
+        assert_eq!(decide(0, PERM_READ, PERM_WRITE | PERM_READ).denied, PERM_READ);
+        assert_eq!(decide(0, PERM_READ, PERM_WRITE).denied, 0);
+        assert_eq!(decide(0, PERM_READ, PERM_READ << MASK_AUDIT).audited, PERM_READ);
+    }
+
+    #[test]
+    fn what_a_new_name_would_allow_in_addition_is_gained() {
+        let (old, new) = (allowed(PERM_WRITE), allowed(PERM_WRITE | PERM_EXEC));
+        assert_eq!(gained(old, new, PERM_WRITE | PERM_EXEC), PERM_EXEC);
+        assert_eq!(gained(new, old, PERM_WRITE | PERM_EXEC), 0);
+        assert_eq!(gained(old, new, PERM_WRITE), 0, "executing needs no rule here");
+        assert_eq!(gained(old, new, PERM_EXEC << MASK_AUDIT), PERM_EXEC);
+    }
+}

@@ -1,4 +1,4 @@
-//! The mode DefenseInDepth: everything is refused unless a rule of the custom profile allows it.
+//! The mode `DefenseInDepth`: everything is refused unless a rule of the custom profile allows it.
 
 use super::build::Builder;
 use super::{Access, CapabilitySet, Defaults, Kinds, Object, Origin, ProfileMode, Verdict, raw};

@@ -1,4 +1,4 @@
-//! The mode DefenseInDepth with a custom profile.
+//! The mode `DefenseInDepth` with a custom profile.
 
 use super::{built, objects, profile, refused, said};
 use crate::abi::{PERM_APPEND, PERM_EXEC, PERM_READ, PERM_WRITE};
