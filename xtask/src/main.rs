@@ -5,6 +5,7 @@
 )]
 
 mod apt;
+mod bench;
 mod bpf;
 mod build;
 mod codegen;
@@ -40,6 +41,8 @@ enum Command {
     Demo(demo::Args),
     /// Runs the tests
     Test(test::Args),
+    /// Measures what enforcement costs
+    Bench(bench::Args),
     /// Checks format, lints, licences and house rules
     Lint(lint::Args),
     /// Writes the generated files, or checks them with --check
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Command::Vm(args) => vm::command(&args),
         Command::Demo(args) => demo::command(&args),
         Command::Test(args) => Ok(test::command(&args)),
+        Command::Bench(args) => bench::command(&args),
         Command::Lint(args) => lint::command(&args),
         Command::Codegen(args) => codegen::command(&args),
     };
