@@ -1,6 +1,7 @@
 //! `varmor`: the command line.
 
 mod check;
+mod load_stats;
 mod run;
 mod status;
 
@@ -28,6 +29,9 @@ enum Command {
     Status(status::Arguments),
     /// Show the version
     Version,
+    /// Load every kernel program, attaching none, and print the verifier's statistics as JSON
+    #[command(hide = true)]
+    LoadStats,
     /// Enter a cgroup and become a command: the second half of `run`
     #[command(hide = true)]
     Enter(run::EnterArguments),
@@ -50,6 +54,7 @@ impl Cli {
             Command::Check(arguments) => check::run(&arguments),
             Command::Status(arguments) => status::run(&arguments),
             Command::Enter(arguments) => run::enter(&arguments),
+            Command::LoadStats => load_stats::run(),
             Command::Version => {
                 print(&format!("varmor {}\n", env!("CARGO_PKG_VERSION"))).map(|()| ExitCode::SUCCESS)
             }

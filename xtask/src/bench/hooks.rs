@@ -76,7 +76,7 @@ pub(super) fn command(args: &Args) -> Result<ExitCode> {
             print!("{}", report.verdicts());
             good &= report.problems().is_empty();
         } else {
-            print!("{}", report.numbers());
+            print!("{}{}", report.numbers(), report.verdicts());
         }
         for problem in report.problems() {
             println!("FAILED: {kernel}: {problem}");
@@ -120,7 +120,13 @@ fn plan(args: &Args) -> Result<Plan> {
         }
     }
     let chosen = |list: &[String], name: &str| list.is_empty() || list.iter().any(|chosen| chosen == name);
-    systems.retain(|system| system.name == systems::NOTHING || chosen(&args.system, &system.name));
+    // The product's programs are loaded once, under the first system that has a neighbour.
+    let loads = args.system.iter().filter(|name| systems::uses_product(name)).count();
+    systems.retain(|system| {
+        system.name == systems::NOTHING
+            || chosen(&args.system, &system.name)
+            || (system.name == systems::UNPROTECTED && loads > 1)
+    });
     Ok(Plan {
         systems,
         operations: operations::ALL

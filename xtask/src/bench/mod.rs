@@ -2,6 +2,7 @@
 
 mod apparmor;
 mod hooks;
+pub(crate) mod load;
 mod operations;
 mod policy;
 mod protocol;
@@ -23,10 +24,13 @@ pub(crate) struct Args {
 enum Command {
     /// Instructions that enforcers add to system calls
     Hooks(hooks::Args),
+    /// What each kernel's verifier says about each program
+    Load(load::Args),
 }
 
 pub(crate) fn command(args: &Args) -> Result<ExitCode> {
     match &args.command {
         Command::Hooks(args) => hooks::command(args),
+        Command::Load(args) => load::command(args),
     }
 }

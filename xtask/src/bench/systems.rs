@@ -30,6 +30,11 @@ pub(super) fn with_rules(family: &str, rules: usize) -> String {
     format!("{family}-{rules}")
 }
 
+/// Whether the product is loaded for a system.
+pub(super) fn uses_product(name: &str) -> bool {
+    [UNPROTECTED, UNCONCERNED, EMPTY].contains(&name) || name.starts_with("protected-")
+}
+
 /// All systems, in the order in which they are measured.
 pub(super) fn all() -> Vec<System> {
     let system = |name: &str, setup| System {

@@ -7,6 +7,7 @@ mod names;
 mod object;
 mod pins;
 mod raw;
+mod statistics;
 mod tables;
 
 use std::collections::HashMap;
@@ -26,6 +27,7 @@ use self::object::Object;
 use self::pins::Pins;
 use self::raw::Lock;
 use self::tables::Tables;
+pub use self::statistics::{ProgramStatistics, statistics};
 use super::{Adoption, Applied, CgroupId, Counters, Enforcer, EnforcerError, LoadedProfile, Resolution};
 use crate::kernel::IDENTITY;
 

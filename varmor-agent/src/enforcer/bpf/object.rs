@@ -116,7 +116,16 @@ impl Object {
     }
 
     fn open(&self, key: u64, ancestor: u32) -> Result<Ebpf, EnforcerError> {
-        let mut loader = EbpfLoader::new();
+        self.open_with(EbpfLoader::new(), key, ancestor)
+    }
+
+    /// The object with its maps and facts, its programs not yet verified.
+    pub(super) fn open_with(
+        &self,
+        mut loader: EbpfLoader<'_>,
+        key: u64,
+        ancestor: u32,
+    ) -> Result<Ebpf, EnforcerError> {
         loader.allow_unsupported_maps();
         loader.override_global("HASH_KEY", &key, true);
         loader.override_global("HAVE_ANCESTOR_CGROUP", &ancestor, true);
@@ -139,7 +148,7 @@ fn refused(program: &str, error: &ProgramError) -> EnforcerError {
     EnforcerError::kernel(format!("load program `{program}`"), end)
 }
 
-fn lsm<'e>(ebpf: &'e mut Ebpf, name: &str) -> Result<&'e mut Lsm, EnforcerError> {
+pub(super) fn lsm<'e>(ebpf: &'e mut Ebpf, name: &str) -> Result<&'e mut Lsm, EnforcerError> {
     ebpf.program_mut(name)
         .ok_or_else(|| EnforcerError::kernel(format!("find program `{name}`"), "the kernel object has none"))?
         .try_into()

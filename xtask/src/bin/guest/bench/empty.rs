@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     fs,
     os::fd::{AsFd, AsRawFd, OwnedFd},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result};
@@ -48,7 +48,8 @@ pub(super) fn attached(bpffs: &Path) -> Result<Vec<String>> {
             .with_context(|| format!("read {}", folder.display()))
             .map(|entries| entries.flatten().map(|entry| entry.path()).collect::<Vec<_>>())
     };
-    for run in below(bpffs)? {
+    let is_run = |path: &PathBuf| path.to_string_lossy().contains("/varmor-run-");
+    for run in below(bpffs)?.into_iter().filter(is_run) {
         for build in below(&run)? {
             let links = build.join("links");
             for link in fs::read_dir(&links).into_iter().flatten().flatten() {

@@ -5,7 +5,10 @@ use std::{fs, os::unix::process::CommandExt, process::Command};
 use anyhow::{Context, Result, bail};
 use nix::libc;
 
-use super::raw::{self, FilterInstruction};
+use super::{
+    kept,
+    raw::{self, FilterInstruction},
+};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -15,6 +18,9 @@ pub(super) struct Args {
     /// Refuse this many system calls
     #[arg(long)]
     seccomp: Option<usize>,
+    /// Let `varmor run` find the programs that an earlier run has loaded
+    #[arg(long)]
+    kept: bool,
     #[arg(last = true, required = true)]
     command: Vec<String>,
 }
@@ -83,6 +89,10 @@ pub(super) fn launch(args: &Args) -> Result<()> {
     }
     if let Some(rules) = args.seccomp {
         raw::filter_system_calls(&filter(rules)?).context("install the seccomp filter")?;
+    }
+    if args.kept {
+        // The command keeps this process id.
+        kept::restore(std::process::id())?;
     }
     let (program, rest) = args.command.split_first().context("no command")?;
     Err(Command::new(program).args(rest).exec()).with_context(|| format!("run {program}"))

@@ -4,6 +4,7 @@
 mod btf;
 mod empty;
 mod features;
+mod kept;
 mod launch;
 mod measure;
 mod operations;

@@ -12,12 +12,15 @@ use anyhow::{Context, Result, ensure};
 
 use super::{
     empty::{self, EmptyPrograms},
+    kept,
     protocol::{FOLDER, Line, Setup},
 };
 
 const VARMOR: &str = "/varmor";
 const GUEST: &str = "/varmor-guest";
 const BPFFS: &str = "/sys/fs/bpf";
+/// Starts the product with the programs that an earlier run has loaded.
+const KEPT: [&str; 5] = [GUEST, "bench", "launch", "--kept", "--"];
 const LOAD_PROFILE: &str = "/sys/kernel/security/apparmor/.load";
 
 /// A system in force.
@@ -51,7 +54,10 @@ pub(super) fn activate(setup: &Setup, known: &mut Known) -> Result<Active> {
             words(&[GUEST, "bench", "launch", "--apparmor", profile, "--"])
         }
         Setup::Under { policy } => {
-            words(&[VARMOR, "run", "--quiet", "--policy", &in_folder(policy), "--"])
+            let policy = in_folder(policy);
+            let mut all = KEPT.to_vec();
+            all.extend([VARMOR, "run", "--quiet", "--policy", &policy, "--"]);
+            words(&all)
         }
         Setup::Beside { policy } => {
             let neighbour = Neighbour::start(policy)?;
@@ -132,8 +138,10 @@ impl Active {
 
 impl Neighbour {
     fn start(policy: &str) -> Result<Self> {
-        let mut child = Command::new(VARMOR)
-            .args(["run", "--quiet", "--policy", &in_folder(policy), "--", GUEST, "bench", "wait"])
+        let mut child = Command::new(KEPT[0])
+            .args(&KEPT[1..])
+            .args([VARMOR, "run", "--quiet", "--policy", &in_folder(policy), "--"])
+            .args([GUEST, "bench", "wait"])
             .env_clear()
             .env("PATH", "/bin")
             .stdin(Stdio::piped())
@@ -149,6 +157,7 @@ impl Neighbour {
             let errors = String::from_utf8_lossy(&output.stderr);
             anyhow::bail!("{VARMOR} run: {}: {}", output.status, errors.trim());
         }
+        kept::save(child.id())?;
         Ok(Self(child))
     }
 
