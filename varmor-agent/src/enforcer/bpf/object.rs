@@ -1,7 +1,7 @@
 //! Loading the kernel object: facts in, programs verified, everything pinned.
 
 use aya::programs::{Lsm, ProgramError};
-use aya::{Btf as AyaBtf, Ebpf, EbpfLoader};
+use aya::{Btf as AyaBtf, Ebpf, EbpfLoader, VerifierLogLevel};
 
 use super::super::EnforcerError;
 use super::pins::Pins;
@@ -116,16 +116,18 @@ impl Object {
     }
 
     fn open(&self, key: u64, ancestor: u32) -> Result<Ebpf, EnforcerError> {
-        self.open_with(EbpfLoader::new(), key, ancestor)
+        self.open_with(VerifierLogLevel::default(), key, ancestor)
     }
 
     /// The object with its maps and facts, its programs not yet verified.
     pub(super) fn open_with(
         &self,
-        mut loader: EbpfLoader<'_>,
+        log: VerifierLogLevel,
         key: u64,
         ancestor: u32,
     ) -> Result<Ebpf, EnforcerError> {
+        let mut loader = EbpfLoader::new();
+        loader.verifier_log_level(log);
         loader.allow_unsupported_maps();
         loader.override_global("HASH_KEY", &key, true);
         loader.override_global("HAVE_ANCESTOR_CGROUP", &ancestor, true);

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use aya::programs::ProgramError;
-use aya::{Btf as AyaBtf, EbpfLoader, VerifierLogLevel};
+use aya::{Btf as AyaBtf, VerifierLogLevel};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
@@ -34,11 +34,7 @@ pub struct ProgramStatistics {
 pub fn statistics() -> Result<Vec<ProgramStatistics>, EnforcerError> {
     let object = Object::choose()?;
     let types = AyaBtf::from_sys_fs().map_err(|error| EnforcerError::kernel("read kernel types", error))?;
-    let open = |ancestor| {
-        let mut loader = EbpfLoader::new();
-        loader.verifier_log_level(VerifierLogLevel::STATS);
-        object.open_with(loader, 1, ancestor)
-    };
+    let open = |ancestor| object.open_with(VerifierLogLevel::STATS, 1, ancestor);
     // Some kernels cannot ask for an ancestor's cgroup, and then no program that does loads.
     let mut ebpf = open(1)?;
     if lsm(&mut ebpf, "bprm_creds_for_exec")?
