@@ -13,5 +13,9 @@ pub(super) fn run() -> anyhow::Result<ExitCode> {
         good &= program.refused.is_none();
         print(&(serde_json::to_string(program)? + "\n"))?;
     }
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }

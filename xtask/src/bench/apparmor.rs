@@ -19,7 +19,11 @@ pub(super) struct Compiler {
 
 impl Compiler {
     /// Asks the kernel what its `AppArmor` can do, once per kernel package.
-    pub(super) fn new(kernel: Series, guest_program: &std::path::Path, scratch: &std::path::Path) -> Result<Self> {
+    pub(super) fn new(
+        kernel: Series,
+        guest_program: &std::path::Path,
+        scratch: &std::path::Path,
+    ) -> Result<Self> {
         tools::need(tools::APPARMOR)?;
         let features = Kernel::open(kernel)?.folder.join("apparmor-features");
         if !features.exists() {
@@ -43,7 +47,10 @@ impl Compiler {
             .output()
             .context("run apparmor_parser")?;
         if !output.status.success() || output.stdout.is_empty() {
-            bail!("apparmor_parser: {}", String::from_utf8_lossy(&output.stderr).trim());
+            bail!(
+                "apparmor_parser: {}",
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
         }
         Ok(output.stdout)
     }

@@ -28,7 +28,8 @@ pub(super) struct Args {
     /// Only these kernels [default: all]
     #[arg(long)]
     kernel: Vec<Series>,
-    /// Only these operations [default: all]; prints numbers instead of writing a report
+    /// Only these operations [default: all]; prints numbers instead of writing a report, with one operation and one
+    /// system only what the system adds
     #[arg(long)]
     operation: Vec<String>,
     /// Only these systems [default: all]; `nothing` is always measured too
@@ -75,6 +76,10 @@ pub(super) fn command(args: &Args) -> Result<ExitCode> {
             println!("{}", file("md").display());
             print!("{}", report.verdicts());
             good &= report.problems().is_empty();
+        } else if let ([operation], [system]) = (&*args.operation, &*args.system) {
+            let name = operations::find(operation).map_or("", |operation| operation.name);
+            eprint!("{}", report.numbers());
+            println!("{:.1}", report.added(system, name).unwrap_or(f64::NAN));
         } else {
             print!("{}{}", report.numbers(), report.verdicts());
         }
@@ -82,7 +87,11 @@ pub(super) fn command(args: &Args) -> Result<ExitCode> {
             println!("FAILED: {kernel}: {problem}");
         }
     }
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 fn programs(folder: Option<&Path>) -> Result<Programs> {
@@ -114,24 +123,31 @@ fn plan(args: &Args) -> Result<Plan> {
         }
     }
     for name in &args.operation {
-        if !operations::ALL.iter().any(|operation| operation.name == name) {
+        if operations::find(name).is_none() {
             let names: Vec<&str> = operations::ALL.iter().map(|operation| operation.name).collect();
             bail!("no operation `{name}`; there are: {}", names.join(", "));
         }
     }
-    let chosen = |list: &[String], name: &str| list.is_empty() || list.iter().any(|chosen| chosen == name);
+    let chosen = |name: &str| args.system.is_empty() || args.system.iter().any(|chosen| chosen == name);
     // The product's programs are loaded once, under the first system that has a neighbour.
-    let loads = args.system.iter().filter(|name| systems::uses_product(name)).count();
+    let loads = args
+        .system
+        .iter()
+        .filter(|name| systems::uses_product(name))
+        .count();
     systems.retain(|system| {
         system.name == systems::NOTHING
-            || chosen(&args.system, &system.name)
+            || chosen(&system.name)
             || (system.name == systems::UNPROTECTED && loads > 1)
     });
     Ok(Plan {
         systems,
         operations: operations::ALL
             .iter()
-            .filter(|operation| chosen(&args.operation, operation.name))
+            .filter(|operation| {
+                let mut named = args.operation.iter().filter_map(|name| operations::find(name));
+                args.operation.is_empty() || named.any(|named| named.name == operation.name)
+            })
             .map(operations::Operation::work)
             .collect(),
         count_hooks: true,
@@ -173,7 +189,10 @@ fn measure(kernel: Series, plan: &Plan, programs: &Programs) -> Result<Report> {
     })?;
     if outcome.code != 0 {
         let rest = String::from_utf8_lossy(&text).into_owned();
-        bail!("guest {kernel}: the measurement ended with exit code {}: {rest}", outcome.code);
+        bail!(
+            "guest {kernel}: the measurement ended with exit code {}: {rest}",
+            outcome.code
+        );
     }
     report.release.clone_from(&outcome.release);
     report.check().with_context(|| format!("guest {kernel}"))?;

@@ -39,7 +39,8 @@ const MOST_STACK: u32 = 512;
 /// A line of `varmor load-stats`.
 #[derive(Deserialize)]
 struct Program {
-    program: String,
+    #[serde(rename = "program")]
+    name: String,
     verified: u64,
     size: u64,
     stack: Vec<u32>,
@@ -88,13 +89,19 @@ pub(crate) fn report(kernels: &[Series], varmor: &Path) -> Result<ExitCode> {
     let kernels = if kernels.is_empty() { &Series::ALL } else { kernels };
     let mut tables = BTreeMap::new();
     for kernel in kernels {
-        let programs = progress::timed(&format!("load all programs on {kernel}"), || load(*kernel, varmor))?;
+        let programs = progress::timed(&format!("load all programs on {kernel}"), || {
+            load(*kernel, varmor)
+        })?;
         tables.insert(*kernel, programs);
     }
     let (text, good) = table(&tables);
     print!("{text}");
     workspace::write_file(&workspace::target().join("bench/load.md"), text)?;
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 fn load(kernel: Series, varmor: &Path) -> Result<Vec<Program>> {
@@ -123,7 +130,7 @@ fn table(tables: &BTreeMap<Series, Vec<Program>>) -> (String, bool) {
         let _ = write!(text, " {kernel} |");
         for program in programs {
             good &= program.refused.is_none() && !program.is_slow();
-            rows.entry(&program.program)
+            rows.entry(&program.name)
                 .or_default()
                 .insert(*kernel, program.cell());
         }
@@ -141,10 +148,9 @@ fn table(tables: &BTreeMap<Series, Vec<Program>>) -> (String, bool) {
     text.push_str("| all |");
     for programs in tables.values() {
         let verified: u64 = programs.iter().map(|program| program.verified).sum();
-        let (verifier, whole) = programs.iter().fold((0, 0), |(verifier, whole), program| {
-            (verifier + program.verification_ms, whole + program.load_ms)
-        });
-        let _ = write!(text, " {verified}, {whole} ms of which the verifier {verifier} |");
+        let whole: u64 = programs.iter().map(|program| program.load_ms).sum();
+        let judged: u64 = programs.iter().map(|program| program.verification_ms).sum();
+        let _ = write!(text, " {verified}, {whole} ms of which the verifier {judged} |");
     }
     text.push('\n');
     (text, good)
@@ -159,7 +165,7 @@ mod tests {
 
     fn program(load_ms: u64) -> Program {
         Program {
-            program: "file_open".to_owned(),
+            name: "file_open".to_owned(),
             verified: 5000,
             size: 300,
             stack: vec![64, 8],

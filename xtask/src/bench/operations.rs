@@ -11,6 +11,8 @@ pub(super) struct Operation {
     pub(super) does: &'static str,
     rounds: u32,
     batches: u32,
+    /// Another operation that is a part of this one and has a bound of its own.
+    pub(super) part: Option<&'static str>,
     /// Most instructions that the product may add for a protected task.
     pub(super) protected: Option<Limit>,
 }
@@ -52,6 +54,18 @@ pub(super) fn unprotected(kernel: Series) -> f64 {
 /// Many rules may cost so much more than few: a part, and as many instructions as the measurement is unsure of.
 pub(super) const FLAT: (f64, f64) = (0.10, 30.0);
 
+/// Short names for quick measurements.
+const ALIASES: [(&str, &str); 2] = [("open", "open-9"), ("connect", "connect-v4")];
+
+/// The operation of this name.
+pub(super) fn find(name: &str) -> Option<&'static Operation> {
+    let name = ALIASES
+        .iter()
+        .find(|(alias, _)| *alias == name)
+        .map_or(name, |(_, name)| name);
+    ALL.iter().find(|operation| operation.name == name)
+}
+
 /// A batch is shorter than a tick of the kernel's clock (4,000,000), so that most batches hold none.
 pub(super) const ALL: &[Operation] = &[
     operation("open-1", "open and close a file at the root", 100, None),
@@ -81,7 +95,12 @@ pub(super) const ALL: &[Operation] = &[
         Some(Limit::AppArmor),
     ),
     operation("stat", "stat, 9 components", 120, Some(Limit::Flat(100))),
-    operation("rename", "rename within a folder, 9 components", 50, Some(Limit::AppArmor)),
+    operation(
+        "rename",
+        "rename within a folder, 9 components",
+        50,
+        Some(Limit::AppArmor),
+    ),
     operation(
         "mkdir-rmdir",
         "make and remove a folder, 9 components",
@@ -89,7 +108,12 @@ pub(super) const ALL: &[Operation] = &[
         Some(Limit::AppArmor),
     ),
     operation("chmod", "chmod, 9 components", 80, Some(Limit::AppArmor)),
-    operation("socket", "make and close a TCP socket", 80, Some(Limit::Flat(400))),
+    operation(
+        "socket",
+        "make and close a TCP socket",
+        80,
+        Some(Limit::Flat(400)),
+    ),
     operation(
         "connect-v4",
         "connect a UDP socket, IPv4",
@@ -115,6 +139,7 @@ pub(super) const ALL: &[Operation] = &[
     },
     Operation {
         batches: 41,
+        part: Some("fork"),
         ..operation(
             "exec",
             "fork, exec of a static program, wait",
@@ -138,6 +163,7 @@ const fn operation(
         does,
         rounds,
         batches: 21,
+        part: None,
         protected,
     }
 }
@@ -149,5 +175,34 @@ impl Operation {
             rounds: self.rounds,
             batches: self.batches,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{ALL, Limit, find};
+    use crate::kernel::Series;
+
+    #[test]
+    fn operations_have_distinct_names_and_parts_that_exist() {
+        let names: BTreeSet<&str> = ALL.iter().map(|operation| operation.name).collect();
+        assert_eq!(names.len(), ALL.len());
+        assert!(
+            ALL.iter()
+                .filter_map(|operation| operation.part)
+                .all(|part| find(part).is_some())
+        );
+        assert_eq!(find("open").map(|operation| operation.name), Some("open-9"));
+    }
+
+    #[test]
+    fn open_must_be_below_both_its_number_and_apparmor() {
+        let limit = Limit::KernelsAndAppArmor(2000, 1200);
+        assert_eq!(limit.on(Series::V6_1, Some(2425.0)), Some(2000.0));
+        assert_eq!(limit.on(Series::V6_12, Some(900.0)), Some(900.0));
+        assert_eq!(limit.on(Series::V7_2, None), Some(1200.0));
+        assert_eq!(Limit::AppArmor.on(Series::V6_1, None), None);
     }
 }

@@ -5,17 +5,70 @@ use std::fmt::Write;
 
 /// Families that the operations do not use. There is a limited number of different socket rules.
 const DOMAINS: [&str; 36] = [
-    "ax25", "ipx", "appletalk", "netrom", "atmpvc", "x25", "rose", "key", "packet", "ash", "econet", "atmsvc",
-    "rds", "sna", "irda", "pppox", "wanpipe", "llc", "can", "tipc", "bluetooth", "iucv", "rxrpc", "isdn",
-    "phonet", "ieee802154", "caif", "alg", "nfc", "vsock", "kcm", "qipcrtr", "smc", "xdp", "ib", "mpls",
+    "ax25",
+    "ipx",
+    "appletalk",
+    "netrom",
+    "atmpvc",
+    "x25",
+    "rose",
+    "key",
+    "packet",
+    "ash",
+    "econet",
+    "atmsvc",
+    "rds",
+    "sna",
+    "irda",
+    "pppox",
+    "wanpipe",
+    "llc",
+    "can",
+    "tipc",
+    "bluetooth",
+    "iucv",
+    "rxrpc",
+    "isdn",
+    "phonet",
+    "ieee802154",
+    "caif",
+    "alg",
+    "nfc",
+    "vsock",
+    "kcm",
+    "qipcrtr",
+    "smc",
+    "xdp",
+    "ib",
+    "mpls",
 ];
 const TYPES: [&str; 5] = ["raw", "stream", "dgram", "seqpacket", "rdm"];
 /// Capabilities that the measuring process does without.
 const CAPABILITIES: [&str; 24] = [
-    "net-raw", "mknod", "sys-boot", "sys-module", "sys-rawio", "sys-time", "sys-pacct", "audit-write",
-    "mac-admin", "mac-override", "syslog", "wake-alarm", "linux-immutable", "net-broadcast", "ipc-lock",
-    "ipc-owner", "sys-chroot", "sys-tty-config", "lease", "audit-control", "setfcap", "block-suspend",
-    "audit-read", "net-admin",
+    "net-raw",
+    "mknod",
+    "sys-boot",
+    "sys-module",
+    "sys-rawio",
+    "sys-time",
+    "sys-pacct",
+    "audit-write",
+    "mac-admin",
+    "mac-override",
+    "syslog",
+    "wake-alarm",
+    "linux-immutable",
+    "net-broadcast",
+    "ipc-lock",
+    "ipc-owner",
+    "sys-chroot",
+    "sys-tty-config",
+    "lease",
+    "audit-control",
+    "setfcap",
+    "block-suspend",
+    "audit-read",
+    "net-admin",
 ];
 
 /// A policy file holds a limited number of values, and no operation mounts anything.
@@ -101,7 +154,16 @@ pub(super) fn apparmor(name: &str, rules: usize) -> String {
             format_args!("  deny mount fstype=ext4 options=(rw) /mnt/m{number}/** -> /**,"),
         );
     }
-    let known = ["ax25", "ipx", "appletalk", "netrom", "x25", "rose", "key", "packet"];
+    let known = [
+        "ax25",
+        "ipx",
+        "appletalk",
+        "netrom",
+        "x25",
+        "rose",
+        "key",
+        "packet",
+    ];
     let known = |domain: &&str| known.contains(domain);
     for (domain, kind) in sockets().filter(|(domain, _)| known(domain)).take(rules) {
         line(&mut text, format_args!("  deny network {domain} {kind},"));
@@ -136,10 +198,10 @@ fn program(number: usize) -> String {
 /// Blocks, and now and then an address with a port.
 fn destination(number: usize) -> String {
     let (high, low) = (number / 250, number % 250);
-    if !number.is_multiple_of(16) {
-        format!("cidr: 10.{high}.{low}.0/24")
-    } else {
+    if number.is_multiple_of(16) {
         format!("ip: 172.20.{high}.{low}, ports: [{{port: 6443}}]")
+    } else {
+        format!("cidr: 10.{high}.{low}.0/24")
     }
 }
 

@@ -38,7 +38,10 @@ struct Sample {
 
 impl Sample {
     fn per_operation(&self, instructions: u64) -> f64 {
-        #[expect(clippy::cast_precision_loss, reason = "a batch has fewer than 2^52 instructions")]
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "a batch has fewer than 2^52 instructions"
+        )]
         let instructions = instructions as f64;
         instructions / f64::from(self.rounds)
     }
@@ -79,7 +82,8 @@ impl Report {
                 mut batches,
             } => {
                 if batches.is_empty() || rounds == 0 {
-                    self.problems.push(format!("{system}, {operation}: nothing was measured"));
+                    self.problems
+                        .push(format!("{system}, {operation}: nothing was measured"));
                     return None;
                 }
                 batches.sort_unstable();
@@ -269,9 +273,9 @@ impl Report {
         text.push_str("\n## Operations\n\n| operation | what | programs of the product that it passes (and how often) |\n|---|---|---|\n");
         for operation in self.operations() {
             let passes = self.passes.get(operation.name).map(|passes| {
-                let each = passes.iter().map(|(hook, count)| {
-                    format!("{hook} ×{}.{}", count / 1000, count % 1000 / 100)
-                });
+                let each = passes
+                    .iter()
+                    .map(|(hook, count)| format!("{hook} ×{}.{}", count / 1000, count % 1000 / 100));
                 each.collect::<Vec<_>>().join(", ")
             });
             line(
@@ -284,7 +288,9 @@ impl Report {
                 ),
             );
         }
-        text.push_str("\n## Verdicts\n\n| operation | what | added | at most | verdict |\n|---|---|---:|---:|---|\n");
+        text.push_str(
+            "\n## Verdicts\n\n| operation | what | added | at most | verdict |\n|---|---|---:|---:|---|\n",
+        );
         for verdict in verdict::all(self) {
             line(&mut text, format_args!("{}", verdict.row()));
         }
@@ -300,4 +306,87 @@ impl Report {
 
 fn line(text: &mut String, content: std::fmt::Arguments<'_>) {
     writeln!(text, "{content}").expect("a string takes every text");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::{Line, Report, Series};
+
+    /// Two batches of ten rounds that are disturbed, and three that are not.
+    fn sample(system: &str, operation: &str, instructions: u64) -> Line {
+        let quiet = instructions * 10;
+        Line::Sample {
+            system: system.to_owned(),
+            operation: operation.to_owned(),
+            rounds: 10,
+            batches: vec![quiet + 9000, quiet, quiet, quiet + 500, quiet],
+        }
+    }
+
+    fn report(open: u64) -> Report {
+        let mut report = Report::new(Series::V6_1);
+        for (system, operation, instructions) in [
+            ("nothing", "open-9", 7000),
+            ("protected-8", "open-9", 7000 + open),
+            ("protected-10000", "open-9", 7000 + open + 300),
+            ("apparmor-8", "open-9", 9400),
+            ("nothing", "stat", 5000),
+            ("unconcerned", "stat", 5007),
+            ("unconcerned", "open-9", 7250),
+        ] {
+            report.take(sample(system, operation, instructions));
+        }
+        let hooks = BTreeMap::from([("file_open".to_owned(), 1000)]);
+        for (operation, passes) in [("open-9", hooks), ("stat", BTreeMap::new())] {
+            let operation = operation.to_owned();
+            report.take(Line::Hooks { operation, passes });
+        }
+        report.take(Line::Note {
+            system: "unconcerned".to_owned(),
+            text: "file_open task_alloc".to_owned(),
+        });
+        report
+    }
+
+    #[test]
+    fn disturbed_batches_do_not_count() {
+        assert_eq!(report(1900).added("protected-8", "open-9"), Some(1900.0));
+    }
+
+    #[test]
+    fn target_that_is_missed_says_by_how_much() {
+        let text = report(2100).verdicts();
+        assert!(text.contains("2100 of   2000: missed by 100"), "{text}");
+        assert!(!report(1700).verdicts().contains("missed by 100"));
+    }
+
+    #[test]
+    fn many_rules_that_cost_more_than_few_are_a_miss() {
+        let text = report(1900).verdicts();
+        assert!(text.contains("300 of    220: missed by 80"), "{text}");
+    }
+
+    #[test]
+    fn unneeded_hook_must_cost_nothing_where_no_program_is_passed() {
+        let text = report(1900).verdicts();
+        assert_eq!(text.matches("no policy needs the hook").count(), 1);
+        assert!(text.contains("7 of      1: missed by 6"), "{text}");
+    }
+
+    #[test]
+    fn every_system_has_a_column_and_every_operation_a_row() {
+        let text = report(1900).markdown();
+        assert!(text.contains(
+            "| operation | nothing | spread | protected-8 | protected-10000 | apparmor-8 | unconcerned |"
+        ));
+        assert!(text.contains("| stat | 5000 | 0 | - | - | - | +7 |"), "{text}");
+    }
+
+    #[test]
+    fn boots_are_compared_batch_by_batch() {
+        assert!(report(1900).compare(&report(1900)).contains("7 of 7"));
+        assert!(report(1900).compare(&report(1901)).contains("5 of 7"));
+    }
 }

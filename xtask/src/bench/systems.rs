@@ -91,14 +91,19 @@ fn policy_file(rules: usize) -> String {
 /// an `AppArmor` profile loadable.
 pub(super) fn write_files(folder: &Path, compile: impl Fn(&str) -> Result<Vec<u8>>) -> Result<Vec<Share>> {
     let mut files: BTreeMap<String, Vec<u8>> = BTreeMap::new();
-    files.insert(UNCONCERNED_POLICY.to_owned(), policy::one_capability().into_bytes());
+    files.insert(
+        UNCONCERNED_POLICY.to_owned(),
+        policy::one_capability().into_bytes(),
+    );
     for rules in PROTECTED {
         files.insert(policy_file(rules), policy::varmor(rules).into_bytes());
     }
     for system in all() {
         if let Setup::AppArmor { profile, file } = system.setup {
             let rules = file.trim_matches(|c: char| !c.is_ascii_digit());
-            let rules = rules.parse().with_context(|| format!("read the number in {file}"))?;
+            let rules = rules
+                .parse()
+                .with_context(|| format!("read the number in {file}"))?;
             files.insert(file, compile(&policy::apparmor(&profile, rules))?);
         }
     }

@@ -89,16 +89,28 @@ pub(super) fn all(report: &Report) -> Vec<Verdict> {
         };
         let added = |system: &str| report.added(system, name);
         let apparmor = added(&with_rules("apparmor", FEW));
+        let less = operation
+            .part
+            .map(|part| format!(", less {part}"))
+            .unwrap_or_default();
+        let whole = |system: &str| match operation.part {
+            Some(part) => Some(added(system)? - report.added(system, part)?),
+            None => added(system),
+        };
         for rules in [FEW, MANY] {
-            let limit = operation.protected.and_then(|limit| limit.on(report.kernel, apparmor));
+            let limit = operation
+                .protected
+                .and_then(|limit| limit.on(report.kernel, apparmor));
             judge(
-                format!("protected, {rules} rules of each kind"),
-                added(&with_rules("protected", rules)),
+                format!("protected, {rules} rules of each kind{less}"),
+                whole(&with_rules("protected", rules)),
                 limit,
             );
         }
         let few = added(&with_rules("protected", FEW));
-        let more = added(&with_rules("protected", MANY)).zip(few).map(|(many, few)| many - few);
+        let more = added(&with_rules("protected", MANY))
+            .zip(few)
+            .map(|(many, few)| many - few);
         judge(
             format!("{MANY} rules more than {FEW}"),
             more,
@@ -109,7 +121,9 @@ pub(super) fn all(report: &Report) -> Vec<Verdict> {
         let per_hook = report.hooks(name).filter(|hooks| *hooks > 1.0);
         judge(
             "not protected, per hook".to_owned(),
-            added(UNPROTECTED).zip(per_hook).map(|(added, hooks)| added / hooks),
+            added(UNPROTECTED)
+                .zip(per_hook)
+                .map(|(added, hooks)| added / hooks),
             Some(most),
         );
         if report.concerned(UNCONCERNED, name) == Some(false) {

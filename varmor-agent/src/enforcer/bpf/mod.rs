@@ -26,8 +26,8 @@ use self::names::{Named, Names};
 use self::object::Object;
 use self::pins::Pins;
 use self::raw::Lock;
-use self::tables::Tables;
 pub use self::statistics::{ProgramStatistics, statistics};
+use self::tables::Tables;
 use super::{Adoption, Applied, CgroupId, Counters, Enforcer, EnforcerError, LoadedProfile, Resolution};
 use crate::kernel::IDENTITY;
 

@@ -16,7 +16,11 @@ pub(super) fn text(folder: &Path) -> Result<String> {
     entries.sort();
     let mut text = String::new();
     for path in entries {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         let content = if path.is_dir() {
             self::text(&path)?
         } else {

@@ -14,12 +14,12 @@ const BPFFS: &str = "/sys/fs/bpf";
 const STATE: &str = "/run/varmor";
 const KEPT_PINS: &str = "/sys/fs/bpf/kept";
 const KEPT_STATE: &str = "/run/kept";
-/// What a run pins besides its links, which are attached programs.
-const KINDS: [&str; 2] = ["maps", "programs"];
+/// Attached programs: these are not kept, so that nothing is attached between runs.
+const LINKS: &str = "links";
 
 /// Keeps what the run with this process id has pinned, unless something is kept already.
 pub(super) fn save(pid: u32) -> Result<()> {
-    if Path::new(KEPT_PINS).exists() {
+    if Path::new(KEPT_PINS).exists() || !can_attach_again() {
         return Ok(());
     }
     let (pins, state) = places(pid);
@@ -38,10 +38,7 @@ pub(super) fn restore(pid: u32) -> Result<()> {
     let (pins, state) = places(pid);
     for build in entries(Path::new(KEPT_PINS))? {
         let Some(name) = build.file_name() else { continue };
-        let to = pins.join(name);
-        link_all(&build, &to)?;
-        make_folder(&to.join("links"))?;
-        make_folder(&to.join("complete"))?;
+        link_all(&build, &pins.join(name))?;
     }
     copy_all(Path::new(KEPT_STATE), &state)
 }
@@ -54,18 +51,31 @@ pub(super) fn forget() -> Result<()> {
     Ok(())
 }
 
+/// Before 5.12, a program that was detached cannot be attached any more: there each run loads its own.
+fn can_attach_again() -> bool {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut numbers = release.split('.').map_while(|part| part.parse::<u32>().ok());
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    version >= (5, 12)
+}
+
 fn places(pid: u32) -> (PathBuf, PathBuf) {
     let name = format!("varmor-run-{pid}");
     (Path::new(BPFFS).join(&name), Path::new(STATE).join(name))
 }
 
+/// The folders of one build's pins, with everything in them but links.
 fn link_all(from: &Path, to: &Path) -> Result<()> {
-    for kind in KINDS {
-        let folder = to.join(kind);
-        make_folder(&folder)?;
-        for pin in entries(&from.join(kind))? {
+    for folder in entries(from)? {
+        let Some(name) = folder.file_name() else { continue };
+        let copy = to.join(name);
+        make_folder(&copy)?;
+        if name == LINKS {
+            continue;
+        }
+        for pin in entries(&folder)? {
             let Some(name) = pin.file_name() else { continue };
-            let name = folder.join(name);
+            let name = copy.join(name);
             fs::hard_link(&pin, &name)
                 .with_context(|| format!("link {} to {}", pin.display(), name.display()))?;
         }

@@ -51,7 +51,11 @@ pub(super) fn prepare(name: &str) -> Result<Operation> {
             Box::new(move || Ok(rustix::fs::chmod(&file, Mode::RUSR | Mode::WUSR)?))
         }
         "socket" => Box::new(|| {
-            drop(rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?);
+            drop(rustix::net::socket(
+                AddressFamily::INET,
+                SocketType::STREAM,
+                None,
+            )?);
             Ok(())
         }),
         "connect-v4" => connect(IpAddr::V4(Ipv4Addr::LOCALHOST))?,
@@ -63,8 +67,8 @@ pub(super) fn prepare(name: &str) -> Result<Operation> {
             let program = deep("true");
             Box::new(move || raw::fork_and_wait(Some((&program, c"true"))))
         }
-        "mmap" => map(deep("file.txt"), false)?,
-        "mmap-exec" => map(deep("file.txt"), true)?,
+        "mmap" => map(&deep("file.txt"), false)?,
+        "mmap-exec" => map(&deep("file.txt"), true)?,
         "eventfd" => {
             let counter = eventfd(0, EventfdFlags::CLOEXEC)?;
             Box::new(move || Ok(rustix::io::write(&counter, &1_u64.to_ne_bytes()).map(drop)?))
@@ -84,7 +88,11 @@ fn create(file: &CString) -> io::Result<OwnedFd> {
 
 fn open(file: CString) -> Operation {
     Box::new(move || {
-        drop(rustix::fs::open(&file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?);
+        drop(rustix::fs::open(
+            &file,
+            OFlags::RDONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?);
         Ok(())
     })
 }
@@ -152,7 +160,7 @@ fn send() -> Result<Operation> {
     }))
 }
 
-fn map(file: CString, executable: bool) -> Result<Operation> {
-    let file = rustix::fs::open(&file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+fn map(file: &CString, executable: bool) -> Result<Operation> {
+    let file = rustix::fs::open(file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     Ok(Box::new(move || raw::map_and_unmap(file.as_fd(), executable)))
 }

@@ -47,7 +47,9 @@ pub(super) fn fork_and_wait(program: Option<(&CStr, &CStr)>) -> io::Result<()> {
     if status == 0 {
         Ok(())
     } else {
-        Err(io::Error::other(format!("the child ended with status {status:#x}")))
+        Err(io::Error::other(format!(
+            "the child ended with status {status:#x}"
+        )))
     }
 }
 
@@ -133,7 +135,14 @@ pub(super) fn load_empty_program(hook: u32) -> io::Result<OwnedFd> {
         ..Attributes::default()
     };
     // SAFETY: the attributes, and the instructions and the licence they point to, live until the call returns.
-    let result = unsafe { libc::syscall(libc::SYS_bpf, LOAD, &raw const attributes, size_of::<Attributes>()) };
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            LOAD,
+            &raw const attributes,
+            size_of::<Attributes>(),
+        )
+    };
     owned(result)
 }
 

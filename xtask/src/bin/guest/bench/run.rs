@@ -22,7 +22,11 @@ pub(super) fn run() -> Result<()> {
     collect_randomness()?;
     sleep(SETTLE);
     let mut known = systems::Known::new();
-    let mut left = plan.systems.iter().filter(|system| uses_product(&system.setup)).count();
+    let mut left = plan
+        .systems
+        .iter()
+        .filter(|system| uses_product(&system.setup))
+        .count();
     for system in &plan.systems {
         let outcome = systems::activate(&system.setup, &mut known).and_then(|active| {
             for line in active.measure()? {
@@ -110,9 +114,9 @@ fn count(active: &Active, operations: &[Work]) -> Result<()> {
             }
             Ok(runs)
         };
-        let (without, mut passed) = (passes(0)?, passes(COUNTED)?);
+        let (idle, mut passed) = (passes(0)?, passes(COUNTED)?);
         for (hook, count) in &mut passed {
-            *count = count.saturating_sub(without.get(hook).copied().unwrap_or_default());
+            *count = count.saturating_sub(idle.get(hook).copied().unwrap_or_default());
             *count = *count * 1000 / u64::from(COUNTED);
         }
         passed.retain(|_, count| *count >= 500);

@@ -41,14 +41,7 @@ pub(super) fn activate(setup: &Setup, known: &mut Known) -> Result<Active> {
     let words = |words: &[&str]| Active::Launched(words.iter().map(|word| (*word).to_owned()).collect());
     Ok(match setup {
         Setup::Nothing => words(&[GUEST, "bench", "launch", "--"]),
-        Setup::Seccomp { rules } => words(&[
-            GUEST,
-            "bench",
-            "launch",
-            "--seccomp",
-            &rules.to_string(),
-            "--",
-        ]),
+        Setup::Seccomp { rules } => words(&[GUEST, "bench", "launch", "--seccomp", &rules.to_string(), "--"]),
         Setup::AppArmor { profile, file } => {
             load_profile(file)?;
             words(&[GUEST, "bench", "launch", "--apparmor", profile, "--"])
@@ -113,9 +106,7 @@ impl Active {
     fn run(&self, arguments: &[&str]) -> Result<Output> {
         let prefix = match self {
             Self::Launched(words) => words.clone(),
-            Self::Empty(_) | Self::Beside(_) => {
-                [GUEST, "bench", "launch", "--"].map(str::to_owned).to_vec()
-            }
+            Self::Empty(_) | Self::Beside(_) => [GUEST, "bench", "launch", "--"].map(str::to_owned).to_vec(),
         };
         let output = Command::new(&prefix[0])
             .args(&prefix[1..])
