@@ -105,16 +105,17 @@ fn count(active: &Active, operations: &[Work]) -> Result<()> {
     };
     fs::write("/proc/sys/kernel/bpf_stats_enabled", "1").context("count runs of programs")?;
     for work in operations {
-        let passes = |repeat: u32| -> Result<BTreeMap<String, u64>> {
+        let runs = |repeat: u32| -> Result<BTreeMap<String, u64>> {
             let before = programs.runs()?;
             active.repeat(&work.name, repeat)?;
-            let mut runs = programs.runs()?;
-            for (hook, count) in &mut runs {
+            let mut after = programs.runs()?;
+            for (hook, count) in &mut after {
                 *count -= before.get(hook).copied().unwrap_or_default();
             }
-            Ok(runs)
+            Ok(after)
         };
-        let (idle, mut passed) = (passes(0)?, passes(COUNTED)?);
+        let idle = runs(0)?;
+        let mut passed = runs(COUNTED)?;
         for (hook, count) in &mut passed {
             *count = count.saturating_sub(idle.get(hook).copied().unwrap_or_default());
             *count = *count * 1000 / u64::from(COUNTED);
