@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::ExitCode};
 use anyhow::{Context, Result};
 
 use crate::{
-    bpf,
+    bench, bpf,
     process::{self, Run},
     progress::{Progress, timed},
     tools, workspace,
@@ -29,6 +29,9 @@ pub(crate) struct Args {
     /// Without optimisation (quicker to build)
     #[arg(long)]
     debug: bool,
+    /// Also load every kernel program on every kernel and print what the verifiers say
+    #[arg(long, conflicts_with = "bpf_only")]
+    stats: bool,
 }
 
 pub(crate) fn command(args: &Args) -> Result<ExitCode> {
@@ -40,6 +43,9 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
         println!("target: {}", built.target);
         for (_, program) in PROGRAMS {
             println!("{}", built.program(program).display());
+        }
+        if args.stats {
+            return bench::load::report(&[], &built.program("varmor"));
         }
     }
     println!("{}", bpf::objects().display());

@@ -5,6 +5,7 @@
 )]
 
 mod apt;
+mod bench;
 mod bpf;
 mod build;
 mod codegen;
@@ -43,6 +44,8 @@ enum Command {
     Test(test::Args),
     /// Feeds generated input to the parsers and the matcher
     Fuzz(fuzz::Args),
+    /// Measures what enforcement costs
+    Bench(bench::Args),
     /// Checks format, lints, licences and house rules
     Lint(lint::Args),
     /// Writes the generated files, or checks them with --check
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::command(&args),
         Command::Test(args) => Ok(test::command(&args)),
         Command::Fuzz(args) => fuzz::command(&args),
+        Command::Bench(args) => bench::command(&args),
         Command::Lint(args) => lint::command(&args),
         Command::Codegen(args) => codegen::command(&args),
     };

@@ -28,6 +28,7 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
         bpf::Toolchain::tools(),
         tools::GUEST,
         tools::CONTAINER_GUEST,
+        tools::APPARMOR,
     ];
     let mut seen = BTreeSet::new();
     let all: Vec<Tool> = groups

@@ -86,6 +86,12 @@ const MKE2FS: Tool = apt(
     Probe::Runs(&["mke2fs", "-V"]),
     "e2fsprogs",
 );
+const APPARMOR_PARSER: Tool = apt(
+    "apparmor_parser",
+    "benchmarks against AppArmor",
+    Probe::Runs(&["apparmor_parser", "--version"]),
+    "apparmor",
+);
 const CC: Tool = apt(
     "cc",
     "linking",
@@ -133,6 +139,8 @@ const BPF_LINKER: Tool = Tool {
 pub(crate) const GUEST: &[Tool] = &[QEMU, BUSYBOX, XZ, ZSTD, DEPMOD, SETPRIV];
 /// What a guest with containers needs besides.
 pub(crate) const CONTAINER_GUEST: &[Tool] = &[MMDEBSTRAP, MKE2FS];
+/// What benchmarks need besides.
+pub(crate) const APPARMOR: &[Tool] = &[APPARMOR_PARSER];
 /// What the programs of the host need.
 pub(crate) const PROGRAMS: &[Tool] = &[CC, PROTOC];
 /// What the eBPF object needs besides a usable nightly. LLVM comes before the linker that is built against it.

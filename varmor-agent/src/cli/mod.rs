@@ -2,6 +2,7 @@
 
 mod check;
 mod exercise;
+mod load_stats;
 mod run;
 mod status;
 
@@ -29,6 +30,9 @@ enum Command {
     Status(status::Arguments),
     /// Show the version
     Version,
+    /// Load every kernel program, attaching none, and print the verifier's statistics as JSON
+    #[command(hide = true)]
+    LoadStats,
     /// Enter a cgroup and become a command: the second half of `run`
     #[command(hide = true)]
     Enter(run::EnterArguments),
@@ -55,6 +59,7 @@ impl Cli {
             Command::Status(arguments) => status::run(&arguments),
             Command::Enter(arguments) => run::enter(&arguments),
             Command::Exercise(arguments) => exercise::run(&arguments),
+            Command::LoadStats => load_stats::run(),
             Command::Version => {
                 print(&format!("varmor {}\n", env!("CARGO_PKG_VERSION"))).map(|()| ExitCode::SUCCESS)
             }

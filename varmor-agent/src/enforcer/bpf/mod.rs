@@ -15,6 +15,7 @@ mod own;
 mod patch;
 mod pins;
 mod raw;
+mod statistics;
 mod tables;
 pub mod usage;
 
@@ -37,6 +38,7 @@ use self::names::{Named, Names};
 use self::object::Object;
 use self::pins::Pins;
 use self::raw::Lock;
+pub use self::statistics::{ProgramStatistics, statistics};
 use self::tables::Tables;
 use super::{
     Activity, Adoption, Applied, CgroupId, Counters, Enforcer, EnforcerError, HookState, KernelEvent,

@@ -1,7 +1,7 @@
 //! Loading the kernel object: facts in, maps made, programs verified when they are needed, everything pinned.
 
 use aya::programs::{Lsm, ProgramError};
-use aya::{Btf as AyaBtf, Ebpf, EbpfLoader};
+use aya::{Btf as AyaBtf, Ebpf, EbpfLoader, VerifierLogLevel};
 
 use varmor_common::compile::bpf::Kernel;
 
@@ -159,6 +159,17 @@ impl Object {
 
     /// The object with its facts; with the pinned maps if there are any, else with new ones.
     fn open(&self, key: u64, ancestor: bool, pinned: Option<&Pins>) -> Result<Ebpf, EnforcerError> {
+        self.open_with(VerifierLogLevel::default(), key, ancestor, pinned)
+    }
+
+    /// As [`Self::open`], with the verifier's log; the programs are not yet verified.
+    pub(super) fn open_with(
+        &self,
+        log: VerifierLogLevel,
+        key: u64,
+        ancestor: bool,
+        pinned: Option<&Pins>,
+    ) -> Result<Ebpf, EnforcerError> {
         let ancestor = u32::from(ancestor);
         let names = match pinned {
             Some(pins) => pins
@@ -167,6 +178,7 @@ impl Object {
             None => Vec::new(),
         };
         let mut loader = EbpfLoader::new();
+        loader.verifier_log_level(log);
         for name in &names {
             loader.map_pin_path(name, pinned.map(|pins| pins.map(name)).unwrap_or_default());
         }
@@ -204,7 +216,7 @@ fn pin(program: &mut Lsm, name: &str, pins: &Pins) -> Result<(), EnforcerError> 
         .map_err(|error| EnforcerError::kernel(format!("pin program `{name}`"), error))
 }
 
-fn lsm<'e>(ebpf: &'e mut Ebpf, name: &str) -> Result<&'e mut Lsm, EnforcerError> {
+pub(super) fn lsm<'e>(ebpf: &'e mut Ebpf, name: &str) -> Result<&'e mut Lsm, EnforcerError> {
     ebpf.program_mut(name)
         .ok_or_else(|| EnforcerError::kernel(format!("find program `{name}`"), "the kernel object has none"))?
         .try_into()

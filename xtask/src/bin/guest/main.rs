@@ -2,6 +2,7 @@
 #![expect(clippy::print_stdout, reason = "the lab reads this program's standard output")]
 
 mod attack;
+mod bench;
 mod cost;
 mod demo;
 mod enforce;
@@ -30,6 +31,8 @@ enum Command {
     Cost(cost::Args),
     /// Loads, updates and removes policies in many ways and looks at what is left
     Life(life::Args),
+    /// Measures operations under enforcers (in a guest that counts instructions)
+    Bench(bench::Args),
     /// Does nothing until it is killed (the first process of the demo's containers)
     Wait,
 }
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
         Command::Survive(args) => demo::survive::command(&args),
         Command::Cost(args) => cost::command(&args),
         Command::Life(args) => life::command(&args),
+        Command::Bench(args) => bench::command(&args),
         Command::Wait => loop {
             std::thread::park();
         },

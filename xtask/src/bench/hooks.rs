@@ -1,0 +1,200 @@
+//! `bench hooks`: boots a deterministic guest per kernel, lets it measure, writes the report.
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::{
+    apparmor::Compiler,
+    operations,
+    protocol::{FOLDER, Line, PLAN, Plan},
+    report::Report,
+    systems,
+};
+use crate::{
+    build::{self, Profile},
+    kernel::Series,
+    progress, tools,
+    vm::{Guest, Share},
+    workspace,
+};
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Only these kernels [default: all]
+    #[arg(long)]
+    kernel: Vec<Series>,
+    /// Only these operations [default: all]; prints numbers instead of writing a report, with one operation and one
+    /// system only what the system adds
+    #[arg(long)]
+    operation: Vec<String>,
+    /// Only these systems [default: all]; `nothing` is always measured too
+    #[arg(long)]
+    system: Vec<String>,
+    /// Take `varmor` and `varmor-guest` from this folder instead of building them
+    #[arg(long, value_name = "DIR")]
+    programs: Option<PathBuf>,
+    /// Boot twice and compare every number
+    #[arg(long)]
+    twice: bool,
+}
+
+/// The programs of the guest.
+struct Programs {
+    varmor: PathBuf,
+    guest: PathBuf,
+}
+
+pub(super) fn command(args: &Args) -> Result<ExitCode> {
+    tools::need(tools::GUEST)?;
+    let programs = programs(args.programs.as_deref())?;
+    let plan = plan(args)?;
+    let whole = args.operation.is_empty() && args.system.is_empty();
+    let kernels = if args.kernel.is_empty() {
+        Series::ALL.to_vec()
+    } else {
+        args.kernel.clone()
+    };
+    let mut good = true;
+    for kernel in kernels {
+        let report = measure(kernel, &plan, &programs)?;
+        if args.twice {
+            let second = measure(kernel, &plan, &programs)?;
+            println!("{kernel}: {}", report.compare(&second));
+        }
+        if whole {
+            let folder = workspace::target().join("bench");
+            let base = folder.join(format!("hooks-{kernel}"));
+            // A name with dots has no extension that could be replaced.
+            let file = |ending: &str| PathBuf::from(format!("{}.{ending}", base.display()));
+            workspace::write_file(&file("json"), report.json()?)?;
+            workspace::write_file(&file("md"), report.markdown())?;
+            println!("{}", file("md").display());
+            print!("{}", report.verdicts());
+            good &= report.problems().is_empty();
+        } else if let ([operation], [system]) = (&*args.operation, &*args.system) {
+            let name = operations::find(operation).map_or("", |operation| operation.name);
+            eprint!("{}", report.numbers());
+            println!("{:.1}", report.added(system, name).unwrap_or(f64::NAN));
+        } else {
+            print!("{}{}", report.numbers(), report.verdicts());
+        }
+        for problem in report.problems() {
+            println!("FAILED: {kernel}: {problem}");
+        }
+    }
+    Ok(if good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn programs(folder: Option<&Path>) -> Result<Programs> {
+    let programs = if let Some(folder) = folder {
+        Programs {
+            varmor: folder.join("varmor"),
+            guest: folder.join("varmor-guest"),
+        }
+    } else {
+        let built = build::build(Profile::Release)?;
+        Programs {
+            varmor: built.program("varmor"),
+            guest: built.program("varmor-guest"),
+        }
+    };
+    for file in [&programs.varmor, &programs.guest] {
+        ensure!(file.is_file(), "no program {}", file.display());
+    }
+    Ok(programs)
+}
+
+/// What to measure. A system or operation that does not exist is an error that names those that do.
+fn plan(args: &Args) -> Result<Plan> {
+    let mut systems = systems::all();
+    for name in &args.system {
+        if !systems.iter().any(|system| system.name == *name) {
+            let names: Vec<&str> = systems.iter().map(|system| system.name.as_str()).collect();
+            bail!("no system `{name}`; there are: {}", names.join(", "));
+        }
+    }
+    for name in &args.operation {
+        if operations::find(name).is_none() {
+            let names: Vec<&str> = operations::ALL.iter().map(|operation| operation.name).collect();
+            bail!("no operation `{name}`; there are: {}", names.join(", "));
+        }
+    }
+    let chosen = |name: &str| args.system.is_empty() || args.system.iter().any(|chosen| chosen == name);
+    // The product's programs are loaded once, under the first system that has a neighbour.
+    let loads = args
+        .system
+        .iter()
+        .filter(|name| systems::uses_product(name))
+        .count();
+    systems.retain(|system| {
+        system.name == systems::NOTHING
+            || chosen(&system.name)
+            || (system.name == systems::UNPROTECTED && loads > 1)
+    });
+    Ok(Plan {
+        systems,
+        operations: operations::ALL
+            .iter()
+            .filter(|operation| {
+                let mut named = args.operation.iter().filter_map(|name| operations::find(name));
+                args.operation.is_empty() || named.any(|named| named.name == operation.name)
+            })
+            .map(operations::Operation::work)
+            .collect(),
+        count_hooks: true,
+    })
+}
+
+fn measure(kernel: Series, plan: &Plan, programs: &Programs) -> Result<Report> {
+    let scratch = workspace::Scratch::new(&format!("bench-{kernel}"))?;
+    let compiler = Compiler::new(kernel, &programs.guest, scratch.path())?;
+    let mut shares = systems::write_files(scratch.path(), |profile| compiler.compile(profile))?;
+    let file = scratch.path().join(PLAN);
+    workspace::write_file(&file, serde_json::to_vec(plan)?)?;
+    shares.push(Share::new(file, format!("{FOLDER}/{PLAN}")));
+    shares.push(Share::new(&programs.varmor, "/varmor"));
+    shares.push(Share::new(&programs.guest, "/varmor-guest"));
+
+    let mut guest = Guest::new(kernel, ["/varmor-guest", "bench", "run"]);
+    guest.icount = true;
+    guest.smp = 1;
+    guest.timeout = Duration::from_mins(40);
+    guest.shares = shares;
+    let mut report = Report::new(kernel);
+    let mut text = Vec::new();
+    let outcome = progress::timed(&format!("guest {kernel} that counts instructions"), || {
+        guest.run(&mut |bytes| {
+            text.extend_from_slice(bytes);
+            while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = text.drain(..=end).collect();
+                match serde_json::from_slice::<Line>(&line) {
+                    Ok(line) => {
+                        if let Some(system) = report.take(line) {
+                            eprintln!("[bench {kernel}: measured under {system}]");
+                        }
+                    }
+                    Err(_) => eprint!("{kernel}: {}", String::from_utf8_lossy(&line)),
+                }
+            }
+        })
+    })?;
+    if outcome.code != 0 {
+        let rest = String::from_utf8_lossy(&text).into_owned();
+        bail!(
+            "guest {kernel}: the measurement ended with exit code {}: {rest}",
+            outcome.code
+        );
+    }
+    report.release.clone_from(&outcome.release);
+    report.check().with_context(|| format!("guest {kernel}"))?;
+    Ok(report)
+}

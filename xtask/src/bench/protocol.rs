@@ -1,0 +1,81 @@
+//! What the lab and its program in the guest say to each other: a plan goes in as one JSON file, results come out
+//! as JSON lines. Both programs compile this file.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Where the plan and the files that it names are in the guest.
+pub(crate) const FOLDER: &str = "/bench";
+/// The plan's name in that folder.
+pub(crate) const PLAN: &str = "plan.json";
+
+/// What to measure, in this order.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Plan {
+    pub(crate) systems: Vec<System>,
+    pub(crate) operations: Vec<Work>,
+    /// Also tell which hooks each operation passes, and how often.
+    pub(crate) count_hooks: bool,
+}
+
+/// Something that is active while operations are measured.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct System {
+    pub(crate) name: String,
+    pub(crate) setup: Setup,
+}
+
+/// How a system is brought about. Files are names in the folder of the plan.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub(crate) enum Setup {
+    /// The kernel as it booted.
+    Nothing,
+    /// A program that does nothing on each hook that the product attaches under this policy.
+    Empty { policy: String },
+    /// The product with this policy for another task than the measured one.
+    Beside { policy: String },
+    /// The product with this policy for the measured task.
+    Under { policy: String },
+    /// An `AppArmor` profile, compiled in this file.
+    AppArmor { profile: String, file: String },
+    /// A seccomp filter that allows every call but this many.
+    Seccomp { rules: usize },
+}
+
+/// An operation and how often it is repeated.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Work {
+    pub(crate) name: String,
+    /// Repetitions between two looks at the clock.
+    pub(crate) rounds: u32,
+    pub(crate) batches: u32,
+}
+
+/// One line of the guest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Line {
+    /// Instructions of each batch of one operation under one system.
+    Sample {
+        #[serde(default)]
+        system: String,
+        operation: String,
+        rounds: u32,
+        batches: Vec<u64>,
+    },
+    /// How often a thousand operations pass each hook.
+    Hooks {
+        operation: String,
+        passes: BTreeMap<String, u64>,
+    },
+    /// How a system was brought about, for the report.
+    Note { system: String, text: String },
+    /// What could not be measured, and why.
+    Problem {
+        system: String,
+        operation: Option<String>,
+        text: String,
+    },
+}

@@ -1,0 +1,86 @@
+//! Measures operations in this process: batches between two looks at the clock.
+
+use std::{
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+
+use super::{
+    operations::{self, Operation},
+    plan,
+    protocol::{Line, Work},
+    raw, say,
+};
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Only this operation, without measuring it
+    #[arg(long, requires = "repeat")]
+    only: Option<String>,
+    /// How often
+    #[arg(long)]
+    repeat: Option<u32>,
+}
+
+/// Guest time until what loading programs and profiles left to do is done.
+const QUIET: Duration = Duration::from_secs(2);
+/// Lets the kernel's own threads run between batches, so that what they do later is not measured: freeing memory
+/// after a grace period, above all.
+const PAUSE: Duration = Duration::from_millis(40);
+/// Batches that are not kept.
+const WARM_UP: u32 = 8;
+
+pub(super) fn measure(args: &Args) -> Result<()> {
+    if let (Some(name), Some(repeat)) = (&args.only, args.repeat) {
+        let mut operation = operations::prepare(name)?;
+        for _ in 0..repeat {
+            operation()?;
+        }
+        return Ok(());
+    }
+    let plan = plan()?;
+    raw::become_real_time().context("become a real-time task")?;
+    sleep(QUIET);
+    for work in &plan.operations {
+        let line = match batches(work) {
+            Ok(batches) => Line::Sample {
+                system: String::new(),
+                operation: work.name.clone(),
+                rounds: work.rounds,
+                batches,
+            },
+            Err(error) => Line::Problem {
+                system: String::new(),
+                operation: Some(work.name.clone()),
+                text: format!("{error:#}"),
+            },
+        };
+        say(&line)?;
+    }
+    Ok(())
+}
+
+fn batches(work: &Work) -> Result<Vec<u64>> {
+    let mut operation = operations::prepare(&work.name)?;
+    for _ in 0..WARM_UP {
+        sleep(PAUSE);
+        batch(&mut operation, work.rounds)?;
+    }
+    (0..work.batches)
+        .map(|_| {
+            sleep(PAUSE);
+            batch(&mut operation, work.rounds)
+        })
+        .collect()
+}
+
+/// Instructions of so many rounds.
+fn batch(operation: &mut Operation, rounds: u32) -> Result<u64> {
+    let start = Instant::now();
+    for _ in 0..rounds {
+        operation()?;
+    }
+    Ok(u64::try_from(start.elapsed().as_nanos())?)
+}

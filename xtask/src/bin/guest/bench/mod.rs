@@ -1,0 +1,66 @@
+//! `bench`: measures operations under enforcers in a guest whose clock counts instructions
+//! (`-icount shift=0`: 1 ns = 1 instruction).
+
+mod btf;
+mod empty;
+mod features;
+mod kept;
+mod launch;
+mod measure;
+mod operations;
+#[path = "../../../bench/protocol.rs"]
+mod protocol;
+mod raw;
+mod run;
+mod stage;
+mod systems;
+
+use std::{io::Read, path::Path, process::ExitCode};
+
+use anyhow::{Context, Result};
+use protocol::{FOLDER, Line, PLAN, Plan};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Carries the plan out and prints JSON lines
+    Run,
+    /// Measures the plan's operations in this process
+    Measure(measure::Args),
+    /// Becomes a command under an `AppArmor` profile or a seccomp filter
+    Launch(launch::Args),
+    /// Prints what the kernel's `AppArmor` can do, as `apparmor_parser` reads it
+    Features,
+    /// Says that it runs and waits until its input ends
+    Wait,
+}
+
+pub(crate) fn command(args: &Args) -> Result<ExitCode> {
+    match &args.command {
+        Command::Run => run::run()?,
+        Command::Measure(args) => measure::measure(args)?,
+        Command::Launch(args) => launch::launch(args)?,
+        Command::Features => print!("{}", features::text(Path::new(features::FOLDER))?),
+        Command::Wait => {
+            println!();
+            let _ = std::io::stdin().read(&mut [0; 1]);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn plan() -> Result<Plan> {
+    let file = Path::new(FOLDER).join(PLAN);
+    let text = std::fs::read(&file).with_context(|| format!("read {}", file.display()))?;
+    serde_json::from_slice(&text).with_context(|| format!("understand {}", file.display()))
+}
+
+fn say(line: &Line) -> Result<()> {
+    println!("{}", serde_json::to_string(line)?);
+    Ok(())
+}

@@ -1,0 +1,187 @@
+//! System calls that have no safe name: real-time scheduling, fork, mappings, bpf(2) and seccomp.
+#![expect(unsafe_code, reason = "raw system calls; every block says what it relies on")]
+
+use std::{
+    ffi::CStr,
+    io,
+    os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+    ptr,
+};
+
+use nix::libc;
+
+/// One instruction of a seccomp filter.
+#[repr(C)]
+pub(super) struct FilterInstruction {
+    pub(super) code: u16,
+    pub(super) jump_true: u8,
+    pub(super) jump_false: u8,
+    pub(super) value: u32,
+}
+
+/// Nothing else gets the processor while this process wants it.
+pub(super) fn become_real_time() -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: 10 };
+    // SAFETY: the parameters live until the call returns.
+    check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) }.into()).map(|_| ())
+}
+
+/// Forks; the child ends at once, or after becoming `program`.
+pub(super) fn fork_and_wait(program: Option<(&CStr, &CStr)>) -> io::Result<()> {
+    // SAFETY: this process has one thread, and the child only calls execve and _exit.
+    let child = check(unsafe { libc::fork() }.into())?;
+    if child == 0 {
+        if let Some((path, name)) = program {
+            let arguments = [name.as_ptr(), ptr::null()];
+            let environment = [ptr::null()];
+            // SAFETY: the strings and the lists, which end with a null pointer, are alive.
+            unsafe { libc::execve(path.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
+        }
+        // SAFETY: ends the child without running what the parent has registered for its own end.
+        unsafe { libc::_exit(i32::from(program.is_some())) };
+    }
+    let mut status = 0;
+    let child = i32::try_from(child).map_err(io::Error::other)?;
+    // SAFETY: the status lives until the call returns.
+    check(unsafe { libc::waitpid(child, &raw mut status, 0) }.into())?;
+    if status == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!(
+            "the child ended with status {status:#x}"
+        )))
+    }
+}
+
+/// Maps one page of a file and unmaps it.
+pub(super) fn map_and_unmap(file: BorrowedFd<'_>, executable: bool) -> io::Result<()> {
+    const PAGE: usize = 4096;
+    let protection = libc::PROT_READ | if executable { libc::PROT_EXEC } else { 0 };
+    // SAFETY: the kernel chooses a free place, so no memory in use is replaced.
+    let page = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            PAGE,
+            protection,
+            libc::MAP_PRIVATE,
+            file.as_raw_fd(),
+            0,
+        )
+    };
+    if page == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: exactly the page that was just mapped, which nobody has a reference to.
+    check(unsafe { libc::munmap(page, PAGE) }.into()).map(|_| ())
+}
+
+/// Puts this process and all that it starts under a filter.
+pub(super) fn filter_system_calls(filter: &[FilterInstruction]) -> io::Result<()> {
+    #[repr(C)]
+    struct Program {
+        length: u16,
+        instructions: *const FilterInstruction,
+    }
+    let program = Program {
+        length: u16::try_from(filter.len()).map_err(io::Error::other)?,
+        instructions: filter.as_ptr(),
+    };
+    // SAFETY: takes numbers only.
+    check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }.into())?;
+    let mode = libc::SECCOMP_MODE_FILTER;
+    // SAFETY: the program has the layout of `struct sock_fprog` and outlives the call, which copies it.
+    check(unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program) }.into()).map(|_| ())
+}
+
+/// Loads a program that returns 0 for an LSM hook, given by the type id of its function.
+pub(super) fn load_empty_program(hook: u32) -> io::Result<OwnedFd> {
+    const LOAD: libc::c_long = 5;
+    const TYPE_LSM: u32 = 29;
+    const ATTACH_LSM: u32 = 27;
+    /// `r0 = 0; exit`
+    const INSTRUCTIONS: [u64; 2] = [0xb7, 0x95];
+    /// `union bpf_attr`, the part for `BPF_PROG_LOAD` up to the field that is used last.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Attributes {
+        kind: u32,
+        count: u32,
+        instructions: u64,
+        license: u64,
+        log_level: u32,
+        log_size: u32,
+        log: u64,
+        kernel_version: u32,
+        flags: u32,
+        name: [u64; 2],
+        interface: u32,
+        attach_type: u32,
+        btf: u32,
+        function_info_size: u32,
+        function_info: u64,
+        function_infos: u32,
+        line_info_size: u32,
+        line_info: u64,
+        line_infos: u32,
+        attach_to: u32,
+    }
+    let attributes = Attributes {
+        kind: TYPE_LSM,
+        count: 2,
+        instructions: INSTRUCTIONS.as_ptr() as u64,
+        license: c"GPL".as_ptr() as u64,
+        attach_type: ATTACH_LSM,
+        attach_to: hook,
+        ..Attributes::default()
+    };
+    // SAFETY: the attributes, and the instructions and the licence they point to, live until the call returns.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            LOAD,
+            &raw const attributes,
+            size_of::<Attributes>(),
+        )
+    };
+    owned(result)
+}
+
+/// Attaches an LSM program; it stays attached while the descriptor is open.
+pub(super) fn attach(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    const RAW_TRACEPOINT_OPEN: libc::c_long = 17;
+    #[repr(C)]
+    struct Attributes {
+        name: u64,
+        program: u32,
+        _pad: u32,
+    }
+    let attributes = Attributes {
+        name: 0,
+        program: u32::try_from(program.as_raw_fd()).map_err(io::Error::other)?,
+        _pad: 0,
+    };
+    // SAFETY: the attributes live until the call returns.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            RAW_TRACEPOINT_OPEN,
+            &raw const attributes,
+            size_of::<Attributes>(),
+        )
+    };
+    owned(result)
+}
+
+fn check(result: libc::c_long) -> io::Result<libc::c_long> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+fn owned(result: libc::c_long) -> io::Result<OwnedFd> {
+    let fd = i32::try_from(check(result)?).map_err(io::Error::other)?;
+    // SAFETY: the call succeeded, so the descriptor is open and ours alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}

@@ -1,0 +1,183 @@
+//! Brings systems about and runs the measuring process under them.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, OpenOptions},
+    io::{BufRead, BufReader, Write},
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+};
+
+use anyhow::{Context, Result, ensure};
+
+use super::{
+    empty::{self, EmptyPrograms},
+    kept,
+    protocol::{FOLDER, Line, Setup},
+};
+
+const VARMOR: &str = "/varmor";
+const GUEST: &str = "/varmor-guest";
+const BPFFS: &str = "/sys/fs/bpf";
+/// Starts the product with the programs that an earlier run has loaded.
+const KEPT: [&str; 5] = [GUEST, "bench", "launch", "--kept", "--"];
+const LOAD_PROFILE: &str = "/sys/kernel/security/apparmor/.load";
+
+/// A system in force.
+pub(super) enum Active {
+    /// The measuring process is started by these words.
+    Launched(Vec<String>),
+    Empty(EmptyPrograms),
+    Beside(Neighbour),
+}
+
+/// A task under a policy that does nothing; it ends when its input does.
+pub(super) struct Neighbour(Child);
+
+/// Hooks that the product attaches, by policy: starting it takes half a minute of a guest that counts instructions.
+pub(super) type Known = BTreeMap<String, Vec<String>>;
+
+pub(super) fn activate(setup: &Setup, known: &mut Known) -> Result<Active> {
+    let words = |words: &[&str]| Active::Launched(words.iter().map(|word| (*word).to_owned()).collect());
+    Ok(match setup {
+        Setup::Nothing => words(&[GUEST, "bench", "launch", "--"]),
+        Setup::Seccomp { rules } => words(&[GUEST, "bench", "launch", "--seccomp", &rules.to_string(), "--"]),
+        Setup::AppArmor { profile, file } => {
+            load_profile(file)?;
+            words(&[GUEST, "bench", "launch", "--apparmor", profile, "--"])
+        }
+        Setup::Under { policy } => {
+            let policy = in_folder(policy);
+            let mut all = KEPT.to_vec();
+            all.extend([VARMOR, "run", "--quiet", "--policy", &policy, "--"]);
+            words(&all)
+        }
+        Setup::Beside { policy } => {
+            let neighbour = Neighbour::start(policy)?;
+            known.insert(policy.clone(), empty::attached(Path::new(BPFFS))?);
+            Active::Beside(neighbour)
+        }
+        Setup::Empty { policy } => {
+            if !known.contains_key(policy) {
+                let neighbour = Neighbour::start(policy)?;
+                known.insert(policy.clone(), empty::attached(Path::new(BPFFS))?);
+                neighbour.end()?;
+            }
+            let hooks = known.get(policy).filter(|hooks| !hooks.is_empty());
+            Active::Empty(EmptyPrograms::attach(
+                hooks.context("the product attached no program")?,
+            )?)
+        }
+    })
+}
+
+impl Active {
+    /// Runs the measuring process and returns what it says.
+    pub(super) fn measure(&self) -> Result<Vec<Line>> {
+        let output = self.run(&["measure"])?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        text.lines()
+            .map(|line| serde_json::from_str(line).with_context(|| format!("understand `{line}`")))
+            .collect()
+    }
+
+    /// Repeats one operation without measuring it.
+    pub(super) fn repeat(&self, operation: &str, times: u32) -> Result<()> {
+        self.run(&["measure", "--only", operation, "--repeat", &times.to_string()])
+            .map(drop)
+    }
+
+    /// The hooks that programs are attached to, as far as this process can tell.
+    pub(super) fn hooks(&self) -> Result<Vec<String>> {
+        match self {
+            Self::Launched(_) => Ok(Vec::new()),
+            Self::Empty(programs) => Ok(programs.runs()?.into_keys().collect()),
+            Self::Beside(_) => empty::attached(Path::new(BPFFS)),
+        }
+    }
+
+    pub(super) fn end(self) -> Result<()> {
+        match self {
+            Self::Beside(neighbour) => neighbour.end(),
+            Self::Launched(_) | Self::Empty(_) => Ok(()),
+        }
+    }
+
+    fn run(&self, arguments: &[&str]) -> Result<Output> {
+        let prefix = match self {
+            Self::Launched(words) => words.clone(),
+            Self::Empty(_) | Self::Beside(_) => [GUEST, "bench", "launch", "--"].map(str::to_owned).to_vec(),
+        };
+        let output = Command::new(&prefix[0])
+            .args(&prefix[1..])
+            .args([GUEST, "bench"])
+            .args(arguments)
+            .env_clear()
+            .env("PATH", "/bin")
+            .stdin(Stdio::null())
+            .output()
+            .with_context(|| format!("run {}", prefix[0]))?;
+        ensure!(
+            output.status.success(),
+            "the measuring process: {}: {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+        Ok(output)
+    }
+}
+
+impl Neighbour {
+    fn start(policy: &str) -> Result<Self> {
+        let mut child = Command::new(KEPT[0])
+            .args(&KEPT[1..])
+            .args([VARMOR, "run", "--quiet", "--policy", &in_folder(policy), "--"])
+            .args([GUEST, "bench", "wait"])
+            .env_clear()
+            .env("PATH", "/bin")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("start {VARMOR}"))?;
+        let mut line = String::new();
+        let output = child.stdout.take().context("the output is piped")?;
+        BufReader::new(output).read_line(&mut line)?;
+        if line.is_empty() {
+            let output = child.wait_with_output()?;
+            let errors = String::from_utf8_lossy(&output.stderr);
+            anyhow::bail!("{VARMOR} run: {}: {}", output.status, errors.trim());
+        }
+        kept::save(child.id())?;
+        Ok(Self(child))
+    }
+
+    fn end(mut self) -> Result<()> {
+        drop(self.0.stdin.take());
+        let output = self.0.wait_with_output()?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        ensure!(
+            output.status.success(),
+            "{VARMOR} run: {}: {}",
+            output.status,
+            errors.trim()
+        );
+        Ok(())
+    }
+}
+
+fn in_folder(name: &str) -> String {
+    format!("{FOLDER}/{name}")
+}
+
+/// A profile must arrive in one write.
+fn load_profile(file: &str) -> Result<()> {
+    let profile = fs::read(in_folder(file)).with_context(|| format!("read {file}"))?;
+    let mut load = OpenOptions::new()
+        .write(true)
+        .open(LOAD_PROFILE)
+        .with_context(|| format!("open {LOAD_PROFILE}"))?;
+    let written = load.write(&profile).with_context(|| format!("load {file}"))?;
+    ensure!(written == profile.len(), "{file} did not fit into one write");
+    Ok(())
+}
