@@ -2,6 +2,7 @@
 #![expect(clippy::print_stdout, reason = "the lab reads this program's standard output")]
 
 mod attack;
+mod battery;
 mod cost;
 mod demo;
 mod enforce;
@@ -27,6 +28,8 @@ enum Command {
     Survive(demo::survive::Args),
     /// Measures what an open costs under a policy (in a guest that counts instructions)
     Cost(cost::Args),
+    /// Tries every case of the threat catalogue, with and without a policy
+    Battery(battery::Args),
     /// Does nothing until it is killed (the first process of the demo's containers)
     Wait,
 }
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
         Command::Enforce(args) => enforce::command(&args),
         Command::Survive(args) => demo::survive::command(&args),
         Command::Cost(args) => cost::command(&args),
+        Command::Battery(args) => battery::command(&args),
         Command::Wait => loop {
             std::thread::park();
         },
