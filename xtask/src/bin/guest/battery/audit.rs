@@ -9,9 +9,9 @@ use super::{
     case::{Case, Done, Failure, Outcome, Under, broken},
     execution::{guest, proves},
     identity::{SECRET, read},
-    place::{Launched, ROOT},
+    place::{Launched, ROOT, mark},
     policies::RULES,
-    row::{Row, Verdict},
+    report::{Control, Row, Verdict},
     session::{Session, launch},
 };
 
@@ -68,7 +68,7 @@ fn losses(status: &Value) -> u64 {
 
 fn flooded(session: &Session) -> Row {
     let row = |verdict, reason: String| {
-        Row::plain("A-1", "hide one denial behind 100,000 others", verdict, reason)
+        Row::new("A-1", "hide one denial behind 100,000 others", verdict, reason)
     };
     let control = run(session, ONE);
     let seen = session.says(|line| names(line, control.pid, MARK), ARRIVES);
@@ -78,17 +78,17 @@ fn flooded(session: &Session) -> Row {
         return row(Verdict::Open, format!("the flood: {:?}", flood.outcome));
     }
     let marked = session.says(|line| names(line, flood.pid, MARK), ARRIVES);
-    let lines = session.events(flood.pid);
+    let lines = session.events(flood.pid, &mark(PROGRAMS, FLOOD));
     let lost = session.status().map_or(0, |status| losses(&status)).saturating_sub(before);
     let reason = format!("{lines} lines, {lost} events counted as lost, the marked one {}", if marked { "seen" } else { "not seen" });
     let verdict = if marked || lost > 0 { Verdict::Closed } else { Verdict::Open };
     let row = row(verdict, reason);
-    if seen { row } else { row.broken() }
+    with_control(row, seen)
 }
 
 fn evaded(session: &Session) -> Row {
     let row = |verdict, reason: String| {
-        Row::plain("A-2", "exceed what is logged in a second, then break another rule", verdict, reason)
+        Row::new("A-2", "exceed what is logged in a second, then break another rule", verdict, reason)
     };
     let before = session.status().map_or(0, |status| losses(&status));
     let flood = run(session, SHORT_FLOOD);
@@ -104,7 +104,7 @@ fn evaded(session: &Session) -> Row {
 
 fn silent(session: &Session) -> Row {
     let row = |verdict, reason: String| {
-        Row::plain("A-4", "a denial without auditViolations is not silent", verdict, reason)
+        Row::new("A-4", "a denial without auditViolations is not silent", verdict, reason)
     };
     let one = run(session, ONE);
     if !matches!(one.outcome, Outcome::Denied(_)) {
@@ -120,11 +120,11 @@ fn silent(session: &Session) -> Row {
 /// The presets of another enforcer allow what they have no room to report.
 fn paused(session: &Session) -> Row {
     let row = |verdict, reason: String| {
-        Row::plain("E-12", "do what is denied while the events have no room", verdict, reason)
+        Row::new("E-12", "do what is denied while the events have no room", verdict, reason)
     };
     let before = session.status().map_or(0, |status| losses(&status));
     if let Err(error) = session.pause(true) {
-        return row(Verdict::Open, format!("{error:#}")).broken();
+        return with_control(row(Verdict::Open, format!("{error:#}")), false);
     }
     let flood = run(session, SHORT_FLOOD);
     let other = run(session, OTHER_RULE);
@@ -136,10 +136,15 @@ fn paused(session: &Session) -> Row {
         Verdict::Open
     };
     let row = row(verdict, format!("{:?}, {:?}; {lost} events counted as lost", flood.outcome, other.outcome));
-    if resumed.is_ok() && lost > 0 { row } else { row.broken() }
+    with_control(row, resumed.is_ok() && lost > 0)
 }
 
-fn names(line: &str, pid: u32, object: &str) -> bool {
+fn with_control(row: Row, good: bool) -> Row {
+    let control = if good { Control::Ok } else { Control::Broken };
+    Row { control, ..row }
+}
+
+fn names(line: &str, pid: i32, object: &str) -> bool {
     line.contains(&format!("(pid {pid})")) && line.contains(object)
 }
 

@@ -3,10 +3,12 @@
 mod audit;
 mod capabilities;
 mod case;
+mod containers;
+mod device_steps;
 mod execution;
 mod files;
+mod here;
 mod identity;
-mod ids;
 mod kernel;
 mod mounts;
 mod mutators;
@@ -14,6 +16,7 @@ mod network;
 mod place;
 mod policies;
 mod raw;
+mod report;
 mod row;
 mod scenarios;
 mod session;
@@ -29,9 +32,10 @@ use std::{
     thread,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use case::{Case, Failure, Outcome, Step};
-use row::{Control, Row, Tried, Verdict};
+use report::{Control, Row, Verdict};
+use row::Tried;
 use session::Session;
 
 #[derive(clap::Args)]
@@ -41,6 +45,8 @@ pub(crate) struct Args {
     only: Vec<String>,
     #[command(flatten)]
     part: Part,
+    #[command(flatten)]
+    files: containers::Files,
     /// Which step of the case (internal)
     #[arg(long, default_value_t = 0)]
     step: usize,
@@ -65,9 +71,6 @@ struct Part {
     /// Make a place for a step and wait for it (internal)
     #[arg(long, value_name = "CASE")]
     launch: Option<String>,
-    /// Prepare, enter the policy and become a step (internal)
-    #[arg(long, value_name = "CASE")]
-    enter: Option<String>,
     /// Be a step (internal)
     #[arg(long, value_name = "CASE")]
     one: Option<String>,
@@ -77,6 +80,9 @@ struct Part {
     /// Say that this program was allowed to run (internal)
     #[arg(long)]
     proof: bool,
+    /// Make one operation where this program is (internal)
+    #[arg(long, value_name = "OPERATION")]
+    here: Option<String>,
     /// Read what the policy denies to this executable (internal)
     #[arg(long)]
     reads: bool,
@@ -85,10 +91,10 @@ struct Part {
 pub(crate) fn command(args: &Args) -> Result<ExitCode> {
     let Part {
         launch,
-        enter,
         one,
         helper,
         proof,
+        here,
         reads,
     } = &args.part;
     let cgroup = args.cgroup.as_deref();
@@ -106,10 +112,12 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
     } else if let Some(case) = launch {
         let launched = place::launch(case, args.step, cgroup, args.agent)?;
         println!("{}", serde_json::to_string(&launched)?);
-    } else if let Some(case) = enter {
-        place::enter(case, args.step, cgroup)?;
     } else if let Some(case) = one {
         println!("{}", serde_json::to_string(&place::one(case, args.step)?)?);
+    } else if let Some(operation) = here {
+        here::command(operation, args.step)?;
+    } else if let Some(code) = containers::command(&args.files)? {
+        return Ok(code);
     } else {
         return run(&args.only);
     }
@@ -141,14 +149,18 @@ fn find(case: &str, step: usize) -> Result<Step> {
     found.steps.into_iter().nth(step).context("no such step")
 }
 
-type Results = Mutex<BTreeMap<(usize, usize), Tried>>;
+type Results = Mutex<BTreeMap<(&'static str, usize), Tried>>;
 
+/// Each row is printed when its last step was made: what ends the guest does not take the others along.
 fn run(only: &[String]) -> Result<ExitCode> {
+    if let Some(unknown) = only.iter().find(|id| !report::IDS.contains(&id.as_str())) {
+        bail!("no case `{unknown}`; there are: {}", report::IDS.join(" "));
+    }
     stage::prepare().context("prepare the guest")?;
     let wanted = |id: &str| only.is_empty() || only.iter().any(|one| one == id);
-    let cases: Vec<Case> = cases().into_iter().filter(|case| wanted(case.id)).collect();
-    let results = Results::default();
-    let mut rows = Vec::new();
+    let mut cases: Vec<Case> = cases().into_iter().filter(|case| wanted(case.id)).collect();
+    let mut results = Results::default();
+    let mut good = true;
     for policy in policies::ALL {
         let jobs = jobs(&cases, policy.name);
         let audits = policy.name == policies::RULES && ["A-1", "A-2", "A-4", "E-12"].into_iter().any(wanted);
@@ -159,26 +171,35 @@ fn run(only: &[String]) -> Result<ExitCode> {
             Ok(session) => {
                 make(&cases, &jobs, &session, &results);
                 if audits {
-                    rows.extend(audit_rows(&session));
+                    good &= print(&audit_rows(&session))?;
                 }
                 session.end()?;
             }
-            Err(error) => refuse(&jobs, &format!("{error:#}"), &results),
+            Err(error) => refuse(&cases, &jobs, &format!("{error:#}"), &results),
         }
-    }
-    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    for (number, case) in cases.iter().enumerate() {
-        let tried: Vec<Tried> = (0..case.steps.len()).filter_map(|step| results.remove(&(number, step))).collect();
-        rows.push(match case.skip {
-            Some(why) => Row::new(case, Verdict::Skipped, why),
-            None => row::judge(case, &tried),
-        });
-    }
-    let good = rows.iter().all(|row| row.verdict != Verdict::Open && row.control == Control::Ok);
-    for row in &rows {
-        println!("{}", serde_json::to_string(row)?);
+        let made = results.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let complete = |case: &Case| (0..case.steps.len()).all(|step| made.contains_key(&(case.id, step)));
+        let (finished, open): (Vec<_>, Vec<_>) = cases.into_iter().partition(complete);
+        cases = open;
+        good &= print(&finished.iter().map(|case| conclude(case, made)).collect::<Vec<_>>())?;
     }
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn conclude(case: &Case, made: &mut BTreeMap<(&'static str, usize), Tried>) -> Row {
+    let tried: Vec<Tried> = (0..case.steps.len()).filter_map(|step| made.remove(&(case.id, step))).collect();
+    match case.skip {
+        Some(why) => Row::new(case.id, case.what, Verdict::Skipped, why),
+        None => row::judge(case, &tried),
+    }
+}
+
+/// Prints rows and says whether all are good.
+fn print(rows: &[Row]) -> Result<bool> {
+    for row in rows {
+        println!("{}", serde_json::to_string(row)?);
+    }
+    Ok(rows.iter().all(Row::is_good))
 }
 
 /// The steps of a policy: number of the case, number of the step.
@@ -203,10 +224,10 @@ fn make(cases: &[Case], jobs: &[(usize, usize)], session: &Session, results: &Re
                     let confined = session::launch(id, step, session, true);
                     let tried = Tried {
                         unconfined,
-                        events: session.events(confined.pid),
+                        events: session.events(confined.pid, &place::mark(id, step)),
                         confined: confined.outcome,
                     };
-                    results.lock().unwrap_or_else(PoisonError::into_inner).insert((case, step), tried);
+                    results.lock().unwrap_or_else(PoisonError::into_inner).insert((id, step), tried);
                 }
             });
         }
@@ -218,21 +239,27 @@ fn audit_rows(session: &Session) -> Vec<Row> {
     let rows = audit::rows(session);
     match audit::unconfined(session) {
         Ok(()) => rows,
-        Err(_) => rows.into_iter().map(Row::broken).collect(),
+        Err(_) => {
+            let broken = |row| Row {
+                control: Control::Broken,
+                ..row
+            };
+            rows.into_iter().map(broken).collect()
+        }
     }
 }
 
 /// A policy that is not taken stops nothing.
-fn refuse(jobs: &[(usize, usize)], why: &str, results: &Results) {
+fn refuse(cases: &[Case], jobs: &[(usize, usize)], why: &str, results: &Results) {
     let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
     let why: String = why.chars().take(300).collect();
-    for job in jobs {
+    for &(case, step) in jobs {
         let tried = Tried {
             unconfined: Outcome::Allowed,
             confined: Outcome::Broken(why.clone()),
             events: 0,
         };
-        results.insert(*job, tried);
+        results.insert((cases[case].id, step), tried);
     }
 }
 

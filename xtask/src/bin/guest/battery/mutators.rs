@@ -16,9 +16,9 @@ use nix::{
     unistd::{mkfifo, truncate},
 };
 use rustix::fs::{
-    AtFlags, CWD, FileType, IFlags, Mode as RustixMode, OFlags, Timespec, Timestamps, XattrFlags, chmodat, chownat,
+    AtFlags, CWD, FileType, IFlags, Mode as RustixMode, OFlags, RenameFlags, Timespec, Timestamps, XattrFlags, chmodat, chownat,
     fremovexattr, fsetxattr, futimens, ioctl_getflags, ioctl_setflags, linkat, lsetxattr, mkdirat, mknodat, open,
-    openat, removexattr, renameat, setxattr, symlinkat, unlinkat, utimensat,
+    openat, removexattr, renameat, renameat_with, setxattr, symlinkat, unlinkat, utimensat,
 };
 
 use super::{
@@ -29,9 +29,14 @@ use super::{
     raw::{self, Mapping, Submission},
 };
 
-/// Containers have the protected folder elsewhere.
+/// The protected folder is elsewhere in containers, and on the machine that they run on.
 fn base() -> String {
-    std::env::var("BATTERY_BASE").unwrap_or_default()
+    let place = std::env::var("BATTERY_BASE").unwrap_or_else(|_| "/data".to_owned());
+    if fs::metadata(format!("{place}/ro")).is_ok() {
+        place
+    } else {
+        String::new()
+    }
 }
 
 fn at(name: &str) -> String {
@@ -54,19 +59,40 @@ pub(super) fn case() -> Case {
     Case::new(
         "F-4",
         "change a write-protected file or folder by calls that are no open",
-        steps(RULES),
+        direct()
+            .into_iter()
+            .chain(INHERITED.iter().map(|(name, run)| Under(RULES, ROOT).attack(name, *run).after(inherit_writable)))
+            .collect(),
     )
 }
 
-/// The steps, also for a file system that only containers have.
-pub(super) fn steps(policy: &'static str) -> Vec<Step> {
-    let rules = Under(policy, ROOT);
+/// The steps that can be made on a file system that only containers have.
+pub(super) fn on_disk(case: &str) -> Vec<Step> {
+    if case == "F-4" { direct() } else { renames() }
+}
+
+fn direct() -> Vec<Step> {
+    let rules = Under(RULES, ROOT);
     let mut steps = vec![rules.plain("open it for writing", || open_write(&file()))];
     let tables: [&[Entry]; 4] = [CONTENT, NAMES, ATTRIBUTES, DESCRIPTORS];
     steps.extend(tables.into_iter().flatten().map(|(name, run)| rules.attack(name, *run)));
-    steps.extend(INHERITED.iter().map(|(name, run)| rules.attack(name, *run).after(inherit_writable)));
     steps.push(rules.benign("the same calls elsewhere", elsewhere));
     steps
+}
+
+fn renames() -> Vec<Step> {
+    let rules = Under(RULES, ROOT);
+    vec![
+        rules.plain("open it for writing", || open_write(&file())),
+        rules.attack("rename it away", || Ok(fs::rename(file(), format!("{}/work/away", base()))?)),
+        rules.attack("rename over it", || Ok(fs::rename(neighbour()?, file())?)),
+        rules.attack("exchange, it being the new name", || exchange(&neighbour()?, &file())),
+        rules.attack("exchange, it being the old name", || exchange(&file(), &neighbour()?)),
+        rules.attack("rename the folder", || {
+            Ok(fs::rename(format!("{}/ro", base()), format!("{}/rw", base()))?)
+        }),
+        rules.benign("rename another file", || Ok(fs::rename(neighbour()?, format!("{}/work/other", base()))?)),
+    ]
 }
 
 type Entry = (&'static str, fn() -> Done);
@@ -221,6 +247,10 @@ fn elsewhere() -> Done {
     fs::create_dir(&made)?;
     fs::remove_dir(&made)?;
     Ok(fs::remove_file(path)?)
+}
+
+fn exchange(one: &str, other: &str) -> Done {
+    Ok(renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE)?)
 }
 
 fn open_write(path: &str) -> Done {

@@ -12,18 +12,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use nix::{
     mount::{MsFlags, mount},
     sched::{CloneFlags, unshare},
+    sys::{
+        signal::{Signal, kill},
+        wait::{WaitPidFlag, WaitStatus, waitpid},
+    },
     unistd::{Gid, Uid, chdir, chroot, setgroups, setresgid, setresuid},
 };
 use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    case::{self, Outcome},
-    find, stage,
+    case::{self, Outcome, Step},
+    find, raw, stage,
 };
 
 /// Who a step is, and what it shares with the machine.
@@ -76,7 +80,7 @@ impl Place {
 /// What the launcher prints: which process of the machine it was, and what came of it.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Launched {
-    pub(super) pid: u32,
+    pub(super) pid: i32,
     pub(super) outcome: Outcome,
 }
 
@@ -88,37 +92,35 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// The first half: makes the namespaces and waits for the second half, which is process 1 in them.
 pub(super) fn launch(case: &str, step: usize, cgroup: Option<&str>, agent: u32) -> Result<Launched> {
-    let place = find(case, step)?.place;
-    unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET).context("new mount and network namespaces")?;
+    let found = find(case, step)?;
+    let place = found.place;
+    unshare(CloneFlags::CLONE_NEWNS).context("new mount namespace")?;
     root().context("make the root")?;
     fs::write("/tmp/agent", agent.to_string()).context("say who the agent is")?;
-    network(place.network).context("make the network")?;
+    if place.network {
+        unshare(CloneFlags::CLONE_NEWNET).context("new network namespace")?;
+        network().context("make the network")?;
+    }
     if !place.host_pids {
         // The listeners' threads are there already: a process cannot have threads in two pid namespaces.
         unshare(CloneFlags::CLONE_NEWPID).context("new pid namespace")?;
     }
-    let mut command = Command::new("/varmor-guest");
-    command.args(["battery", "--enter", case, "--step", &step.to_string()]);
-    if let Some(cgroup) = cgroup {
-        command.args(["--cgroup", cgroup]);
-    }
-    let errors = File::create("/tmp/errors").context("create the error file")?;
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(errors)
-        .spawn()
-        .context("start the second half")?;
-    let pid = child.id();
+    let child = raw::fork_into(|| {
+        let result = enter(case, step, &found, cgroup);
+        let _ = fs::write("/tmp/errors", format!("{:#}", result.err().unwrap_or_else(|| anyhow!("it returned"))));
+    })
+    .context("start the second half")?;
+    let pid = child.as_raw();
     let start = Instant::now();
     let status = loop {
-        if let Some(status) = child.try_wait().context("wait for the step")? {
+        let status = waitpid(child, Some(WaitPidFlag::WNOHANG)).context("wait for the step")?;
+        if status != WaitStatus::StillAlive {
             break Some(status);
         }
         if start.elapsed() > LIMIT {
             // Process 1 of a pid namespace takes the others with it.
-            child.kill().context("end the step")?;
-            child.wait().context("wait for the step's end")?;
+            kill(child, Signal::SIGKILL).context("end the step")?;
+            waitpid(child, None).context("wait for the step's end")?;
             break None;
         }
         thread::sleep(Duration::from_millis(2));
@@ -131,7 +133,7 @@ pub(super) fn launch(case: &str, step: usize, cgroup: Option<&str>, agent: u32) 
     let outcome = match status {
         None => Outcome::Broken("timed out".to_owned()),
         Some(status) => serde_json::from_str(&answer)
-            .unwrap_or_else(|_| Outcome::Broken(format!("no answer, {status}: {}", errors.trim()))),
+            .unwrap_or_else(|_| Outcome::Broken(format!("no answer, {status:?}: {}", errors.trim()))),
     };
     Ok(Launched { pid, outcome })
 }
@@ -164,14 +166,12 @@ fn root() -> Result<()> {
     stage::volume()
 }
 
-fn network(wanted: bool) -> Result<()> {
-    busybox(&["ip", "link", "set", "lo", "up"])?;
-    if !wanted {
-        return Ok(());
-    }
+fn network() -> Result<()> {
+    let mut script = "ip link set lo up".to_owned();
     for address in stage::ADDRESSES {
-        busybox(&["ip", "addr", "add", address, "dev", "lo"])?;
+        script += &format!(" && ip addr add {address} dev lo");
     }
+    busybox(&["sh", "-c", &script])?;
     fs::write("/proc/sys/net/ipv4/tcp_fastopen", "1").context("switch TCP fast open on")?;
     fs::write("/proc/sys/net/ipv4/ping_group_range", "0 2147483647").context("allow ping sockets")?;
     for port in [80, 81, 85, 91] {
@@ -183,7 +183,7 @@ fn network(wanted: bool) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn busybox(arguments: &[&str]) -> Result<()> {
+fn busybox(arguments: &[&str]) -> Result<()> {
     let output = Command::new("/bin/busybox").args(arguments).output()?;
     ensure!(
         output.status.success(),
@@ -196,8 +196,7 @@ pub(super) fn busybox(arguments: &[&str]) -> Result<()> {
 
 /// The second half: prepares, enters the cgroup, gives up what the step must not have, and becomes the step. The
 /// kernel labels it at that exec, as it does with a container's first program.
-pub(super) fn enter(case: &str, step: usize, cgroup: Option<&str>) -> Result<()> {
-    let found = find(case, step)?;
+fn enter(case: &str, step: usize, found: &Step, cgroup: Option<&str>) -> Result<()> {
     let place = found.place;
     if !place.host_pids {
         mount(Some("proc"), "/proc", Some("proc"), MsFlags::empty(), NOTHING).context("mount proc")?;
@@ -224,12 +223,21 @@ pub(super) fn enter(case: &str, step: usize, cgroup: Option<&str>) -> Result<()>
     }
     let error = Command::new("/varmor-guest")
         .args(["battery", "--one", case, "--step", &step.to_string()])
+        .stdin(Stdio::null())
         .stdout(answer)
+        .stderr(File::create("/tmp/errors").context("create the error file")?)
         .exec();
     Err(error).context("become the step")
 }
 
 /// The step itself, already where it belongs.
 pub(super) fn one(case: &str, step: usize) -> Result<Outcome> {
+    // Children have it too, until they become another program.
+    rustix::thread::set_name(&raw::text(&mark(case, step))).context("name the process")?;
     Ok(Outcome::from((find(case, step)?.run)()))
+}
+
+/// The name by which events know the processes of a step.
+pub(super) fn mark(case: &str, step: usize) -> String {
+    format!("{case}.{step}")
 }

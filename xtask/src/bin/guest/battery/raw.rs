@@ -2,6 +2,7 @@
 
 use std::{
     ffi::{CStr, CString},
+    io::{Read, Write},
     os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
 };
 
@@ -60,20 +61,17 @@ const HERE: u64 = (-100_i64).cast_unsigned();
 /// Runs `part` in a child and returns what became of it.
 pub(super) fn in_child(part: impl FnOnce() -> Done) -> Done {
     // SAFETY: steps are single-threaded programs, so the child may do anything.
-    match unsafe { fork() }? {
-        ForkResult::Child => end(part()),
-        ForkResult::Parent { child } => outcome_of(child),
-    }
+    child(part, || unsafe { fork() }.map(|forked| match forked {
+        ForkResult::Child => 0,
+        ForkResult::Parent { child } => i64::from(child.as_raw()),
+    }))
 }
 
 /// As [`in_child`], for a child made by clone(2) with these flags.
 pub(super) fn in_clone(flags: i32, part: impl FnOnce() -> Done) -> Done {
     let flags = u64::from((flags | libc::SIGCHLD).cast_unsigned());
     // SAFETY: without CLONE_VM and with no stack the child is a copy of this process, as after fork.
-    match unsafe { call(libc::SYS_clone, [flags, 0, 0, 0, 0, 0]) }? {
-        0 => end(part()),
-        child => outcome_of(Pid::from_raw(i32::try_from(child).unwrap_or(-1))),
-    }
+    child(part, || unsafe { call(libc::SYS_clone, [flags, 0, 0, 0, 0, 0]) })
 }
 
 /// As [`in_child`], for a child made by clone3(2) with these flags.
@@ -83,34 +81,33 @@ pub(super) fn in_clone3(flags: i32, part: impl FnOnce() -> Done) -> Done {
     arguments[0] = u64::from(flags.cast_unsigned());
     arguments[4] = u64::from(libc::SIGCHLD.cast_unsigned());
     // SAFETY: as in `in_clone`; the kernel reads 64 bytes.
-    match unsafe { call(libc::SYS_clone3, [address(&arguments), 64, 0, 0, 0, 0]) }? {
-        0 => end(part()),
-        child => outcome_of(Pid::from_raw(i32::try_from(child).unwrap_or(-1))),
+    child(part, || unsafe { call(libc::SYS_clone3, [address(&arguments), 64, 0, 0, 0, 0]) })
+}
+
+/// The child says by its exit code what became of the part, and by a pipe why.
+fn child(part: impl FnOnce() -> Done, make: impl FnOnce() -> nix::Result<i64>) -> Done {
+    let (mut reader, mut writer) = std::io::pipe()?;
+    let child = make()?;
+    if child == 0 {
+        let (code, why) = match part() {
+            Ok(()) => (CODE_ALLOWED, String::new()),
+            Err(Failure::Refused(why)) => (CODE_REFUSED, why),
+            Err(Failure::Missing(why)) => (CODE_MISSING, why),
+            Err(Failure::Broken(why)) => (CODE_BROKEN, why),
+        };
+        let _ = writer.write_all(why.as_bytes());
+        // SAFETY: ends the process without running what the parent has registered for its own end.
+        unsafe { libc::_exit(code) }
     }
-}
-
-/// Ends a child of this file at once.
-fn end(done: Done) -> ! {
-    let code = match done {
-        Ok(()) => CODE_ALLOWED,
-        Err(Failure::Refused(_)) => CODE_REFUSED,
-        Err(Failure::Missing(_)) => CODE_MISSING,
-        Err(Failure::Broken(why)) => {
-            eprintln!("child: {why}");
-            CODE_BROKEN
-        }
-    };
-    // SAFETY: ends the process without running what the parent has registered for its own end.
-    unsafe { libc::_exit(code) }
-}
-
-fn outcome_of(child: Pid) -> Done {
-    match waitpid(child, None)? {
+    drop(writer);
+    let mut why = String::new();
+    reader.read_to_string(&mut why)?;
+    match waitpid(Pid::from_raw(i32::try_from(child).unwrap_or(-1)), None)? {
         WaitStatus::Exited(_, CODE_ALLOWED | PROOF) => Ok(()),
-        WaitStatus::Exited(_, CODE_REFUSED) => Err(Failure::Refused("in a child".to_owned())),
-        WaitStatus::Exited(_, CODE_MISSING) => Err(Failure::Missing("in a child".to_owned())),
+        WaitStatus::Exited(_, CODE_REFUSED) => Err(Failure::Refused(why)),
+        WaitStatus::Exited(_, CODE_MISSING) => Err(Failure::Missing(why)),
         WaitStatus::Signaled(_, signal, _) => Err(Failure::Refused(format!("killed by {signal}"))),
-        status => Err(broken(format!("a child ended with {status:?}"))),
+        status => Err(broken(format!("a child ended with {status:?}: {why}"))),
     }
 }
 
@@ -426,4 +423,17 @@ pub(super) fn inherited(number: i32) -> std::io::Result<OwnedFd> {
 /// Lets a descriptor live on after an exec.
 pub(super) fn keep_open(file: impl AsFd) -> Done {
     Ok(rustix::io::fcntl_setfd(file.as_fd(), rustix::io::FdFlags::empty())?)
+}
+
+/// Runs `part` in a child, which ends after it.
+pub(super) fn fork_into(part: impl FnOnce()) -> nix::Result<Pid> {
+    // SAFETY: other threads of the launcher only wait for connections and hold no lock.
+    match unsafe { fork() }? {
+        ForkResult::Parent { child } => Ok(child),
+        ForkResult::Child => {
+            part();
+            // SAFETY: ends the process without running what the parent has registered for its own end.
+            unsafe { libc::_exit(1) }
+        }
+    }
 }

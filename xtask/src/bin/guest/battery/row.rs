@@ -1,33 +1,9 @@
-//! Rows of the battery's report, and how steps become one.
+//! How the steps of a case become its row.
 
-use serde::{Deserialize, Serialize};
-
-use super::case::{Case, Kind, Outcome, Step};
-
-/// One line of the report.
-#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Row {
-    pub(crate) id: String,
-    pub(crate) what: String,
-    pub(crate) verdict: Verdict,
-    pub(crate) reason: String,
-    pub(crate) control: Control,
-}
-
-#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Verdict {
-    Skipped,
-    Closed,
-    Open,
-}
-
-#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Control {
-    Ok,
-    Broken,
-}
+use super::{
+    case::{Case, Kind, Outcome, Step},
+    report::{Control, Row, Verdict},
+};
 
 /// What became of a step: unconfined, under the policy, and the events that named its process.
 pub(super) struct Tried {
@@ -36,46 +12,9 @@ pub(super) struct Tried {
     pub(super) events: usize,
 }
 
-impl Row {
-    pub(super) fn new(case: &Case, verdict: Verdict, reason: impl Into<String>) -> Self {
-        Self::plain(case.id, case.what, verdict, reason)
-    }
-
-    pub(super) fn plain(id: &str, what: &str, verdict: Verdict, reason: impl Into<String>) -> Self {
-        Self {
-            id: id.to_owned(),
-            what: what.to_owned(),
-            verdict,
-            reason: reason.into(),
-            control: Control::Ok,
-        }
-    }
-
-    pub(super) fn broken(self) -> Self {
-        Self {
-            control: Control::Broken,
-            ..self
-        }
-    }
-
-    /// Two halves of a case: the worse verdict, both reasons.
-    pub(super) fn and(self, other: Self) -> Self {
-        let reason = match (self.reason.is_empty(), other.reason.is_empty()) {
-            (false, false) => format!("{}; {}", self.reason, other.reason),
-            _ => self.reason + &other.reason,
-        };
-        Self {
-            verdict: self.verdict.max(other.verdict),
-            control: self.control.max(other.control),
-            reason,
-            ..self
-        }
-    }
-}
-
 /// The row of a case from what its steps came to.
 pub(super) fn judge(case: &Case, tried: &[Tried]) -> Row {
-    let mut row = Row::new(case, Verdict::Skipped, "");
+    let mut row = Row::new(case.id, case.what, Verdict::Skipped, "");
     let (mut held, mut silent) = (0, 0);
     let mut notes = Vec::new();
     for (step, tried) in case.steps.iter().zip(tried) {
@@ -194,19 +133,5 @@ mod tests {
             .map(|_| tried(Outcome::Missing("ENOSYS".to_owned()), refused()))
             .collect();
         assert_eq!(judge(&case(), &nothing).verdict, Verdict::Skipped);
-    }
-
-    #[test]
-    fn rows_are_lines_of_json_and_two_halves_make_one() {
-        let row = Row::plain("I-5", "a", Verdict::Closed, "here");
-        let text = serde_json::to_string(&row).unwrap();
-        assert_eq!(
-            text,
-            r#"{"id":"I-5","what":"a","verdict":"closed","reason":"here","control":"ok"}"#
-        );
-        assert_eq!(serde_json::from_str::<Row>(&text).unwrap(), row);
-        let both = row.and(Row::plain("I-5", "a", Verdict::Open, "there").broken());
-        assert_eq!((both.verdict, both.control), (Verdict::Open, Control::Broken));
-        assert_eq!(both.reason, "here; there");
     }
 }

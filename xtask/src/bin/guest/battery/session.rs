@@ -96,10 +96,11 @@ impl Session {
         }
     }
 
-    /// Violations of this process.
-    pub(super) fn events(&self, pid: u32) -> usize {
-        let mark = format!("(pid {pid})");
-        self.lines().iter().filter(|line| line.contains(&mark)).count()
+    /// Violations of this process, and of those that carry the name of its step.
+    pub(super) fn events(&self, pid: i32, mark: &str) -> usize {
+        let (pid, mark) = (format!("(pid {pid})"), format!(" by {mark} (pid "));
+        let lines = self.lines();
+        lines.iter().filter(|line| line.contains(&pid) || line.contains(&mark)).count()
     }
 
     /// What the kernel counted for this run.
