@@ -5,6 +5,7 @@
 )]
 
 mod apt;
+mod battery;
 mod bpf;
 mod build;
 mod codegen;
@@ -38,6 +39,8 @@ enum Command {
     Vm(vm::Args),
     /// Attacks a real container, once without and once with a policy
     Demo(demo::Args),
+    /// Tries every case of the threat catalogue on every kernel
+    Battery(battery::Args),
     /// Runs the tests
     Test(test::Args),
     /// Checks format, lints, licences and house rules
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         Command::Build(args) => build::command(&args),
         Command::Vm(args) => vm::command(&args),
         Command::Demo(args) => demo::command(&args),
+        Command::Battery(args) => battery::command(&args),
         Command::Test(args) => Ok(test::command(&args)),
         Command::Lint(args) => lint::command(&args),
         Command::Codegen(args) => codegen::command(&args),

@@ -78,7 +78,7 @@ fn flooded(session: &Session) -> Row {
         return row(Verdict::Open, format!("the flood: {:?}", flood.outcome));
     }
     let marked = session.says(|line| names(line, flood.pid, MARK), ARRIVES);
-    let lines = session.events(flood.pid, &mark(PROGRAMS, FLOOD));
+    let lines = session.events(flood.pid, &mark(PROGRAMS, FLOOD)).len();
     let lost = session.status().map_or(0, |status| losses(&status)).saturating_sub(before);
     let reason = format!("{lines} lines, {lost} events counted as lost, the marked one {}", if marked { "seen" } else { "not seen" });
     let verdict = if marked || lost > 0 { Verdict::Closed } else { Verdict::Open };

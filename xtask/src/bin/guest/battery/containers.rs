@@ -173,7 +173,12 @@ fn on_machine(command: &[&str], base: &str) -> Result<String> {
 
 /// Fresh files for attempts that change them.
 fn stage() -> Result<()> {
-    let _ = fs::remove_dir_all(DATA);
+    // The folder itself stays: containers have it mounted.
+    fs::create_dir_all(DATA)?;
+    for entry in fs::read_dir(DATA)? {
+        let path = entry?.path();
+        fs::remove_dir_all(&path).with_context(|| format!("remove {}", path.display()))?;
+    }
     for folder in ["prot", "ro/sub", "ro/empty", "work"] {
         fs::create_dir_all(format!("{DATA}/{folder}"))?;
     }

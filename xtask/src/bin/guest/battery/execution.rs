@@ -294,7 +294,7 @@ fn with_loader(words: &[&str], loader: bool) -> Done {
 /// The loader goes on without what it cannot preload; the program looks for it in its own memory.
 fn preloads(object: &str) -> Done {
     dynamic()?;
-    let script = format!("while read line; do case $line in *{object}*) exit 42;; esac; done < /proc/self/maps; exit 9");
+    let script = format!("while read line; do case $line in *r-xp*{object}*) exit 42;; esac; done < /proc/self/maps; exit 9");
     let status = Command::new("/tools/dynamic")
         .args(["-c", &script])
         .env("LD_PRELOAD", object)

@@ -25,7 +25,7 @@ use rustix::{
 };
 
 use super::{
-    case::{Case, Done, Failure, Under, broken, missing, setup},
+    case::{Case, Done, Failure, Under, broken, setup},
     place::{NOBODY, Place, ROOT},
     policies::{MANY, NO_CAPABILITY, RULES},
     raw,
@@ -143,7 +143,7 @@ fn namespaces_of_others() -> Case {
         vec![
             host.plain("read it", secret),
             host.attack("setns by /proc/PID/ns/mnt", || {
-                let namespace = setup("open the namespace", File::open(format!("/proc/{}/ns/mnt", helper()?)))?;
+                let namespace = File::open(format!("/proc/{}/ns/mnt", helper()?))?;
                 setns(namespace, CloneFlags::CLONE_NEWNS)?;
                 secret()
             })
@@ -180,9 +180,9 @@ fn tampering() -> Case {
         "reach the enforcer's maps, programs, links, pins and process",
         vec![
             host.plain("read the denied file", secret),
-            host.attack("open its maps by id", || any_id("map_id:", MAP_GET_FD_BY_ID)).after(enforcer_ids),
-            host.attack("open its programs by id", || any_id("prog_id:", PROG_GET_FD_BY_ID)).after(enforcer_ids),
-            host.attack("open its links by id", || any_id("link_id:", LINK_GET_FD_BY_ID)).after(enforcer_ids),
+            host.attack("open its maps by id", || any_of(&MAPS)).after(enforcer_ids),
+            host.attack("open its programs by id", || any_of(&PROGRAMS)).after(enforcer_ids),
+            host.attack("open its links by id", || any_of(&LINKS)).after(enforcer_ids),
             host.attack("open its pins", open_pin),
             host.attack("remove its pins", || {
                 let folder = pins()?;
@@ -313,42 +313,59 @@ fn threads() -> Done {
     }
 }
 
-const MAP_GET_FD_BY_ID: u32 = 14;
-const PROG_GET_FD_BY_ID: u32 = 13;
-const LINK_GET_FD_BY_ID: u32 = 30;
-const OBJ_GET: u32 = 7;
-const IDS: &str = "/tmp/ids";
+/// The commands of bpf(2) that go through objects, and those that open one.
+struct Objects {
+    next: u32,
+    open: u32,
+    file: &'static str,
+}
 
-/// Before the container: which objects the enforcer holds.
+const PROGRAMS: Objects = Objects {
+    next: 11,
+    open: 13,
+    file: "/tmp/programs",
+};
+const MAPS: Objects = Objects {
+    next: 12,
+    open: 14,
+    file: "/tmp/maps",
+};
+const LINKS: Objects = Objects {
+    next: 31,
+    open: 30,
+    file: "/tmp/links",
+};
+const OBJ_GET: u32 = 7;
+
+/// Before the container: which objects there are. In this guest all are the enforcer's.
 fn enforcer_ids() -> Done {
-    let folder = format!("/proc/{}/fdinfo", agent()?);
-    let mut found = String::new();
-    for entry in fs::read_dir(folder)? {
-        let text = fs::read_to_string(entry?.path()).unwrap_or_default();
-        for line in text.lines().filter(|line| line.contains("_id:")) {
-            found += line;
-            found.push('\n');
+    for Objects { next, file, .. } in [PROGRAMS, MAPS, LINKS] {
+        let mut ids = String::new();
+        let mut attribute = [0; 16];
+        while raw::bpf(next, &mut attribute).is_ok() {
+            attribute[0] = attribute[1];
+            ids += &format!("{}\n", attribute[0]);
         }
+        fs::write(file, ids)?;
     }
-    Ok(fs::write(IDS, found)?)
+    Ok(())
 }
 
 /// Opens every object of a kind; succeeds if one opens.
-fn any_id(kind: &str, command: u32) -> Done {
-    let text = setup("read the ids", fs::read_to_string(IDS))?;
-    let ids = text.lines().filter_map(|line| line.strip_prefix(kind)?.trim().parse::<u32>().ok());
+fn any_of(kind: &Objects) -> Done {
+    let text = setup("read the ids", fs::read_to_string(kind.file))?;
     let mut refused = 0;
-    for id in ids {
+    for id in text.lines().filter_map(|line| line.parse::<u32>().ok()) {
         let mut attribute = [0; 16];
         attribute[0] = id;
-        match raw::bpf_fd(command, &mut attribute) {
+        match raw::bpf_fd(kind.open, &mut attribute) {
             Ok(_) => return Ok(()),
             Err(nix::errno::Errno::EPERM | nix::errno::Errno::EACCES) => refused += 1,
-            Err(errno) => return Err(broken(format!("{kind} {id}: {errno}"))),
+            Err(errno) => return Err(broken(format!("{id}: {errno}"))),
         }
     }
     if refused == 0 {
-        return Err(missing(format!("the enforcer holds nothing with a {kind}")));
+        return Err(broken(format!("{} names nothing", kind.file)));
     }
     Err(Failure::Refused(format!("all {refused}")))
 }

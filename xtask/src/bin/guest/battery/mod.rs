@@ -222,10 +222,11 @@ fn make(cases: &[Case], jobs: &[(usize, usize)], session: &Session, results: &Re
                     let id = cases[case].id;
                     let unconfined = session::launch(id, step, session, false).outcome;
                     let confined = session::launch(id, step, session, true);
+                    let events = session.events(confined.pid, &place::mark(id, step));
                     let tried = Tried {
                         unconfined,
-                        events: session.events(confined.pid, &place::mark(id, step)),
                         confined: confined.outcome,
+                        events,
                     };
                     results.lock().unwrap_or_else(PoisonError::into_inner).insert((id, step), tried);
                 }
@@ -257,7 +258,7 @@ fn refuse(cases: &[Case], jobs: &[(usize, usize)], why: &str, results: &Results)
         let tried = Tried {
             unconfined: Outcome::Allowed,
             confined: Outcome::Broken(why.clone()),
-            events: 0,
+            events: Vec::new(),
         };
         results.insert((cases[case].id, step), tried);
     }

@@ -218,7 +218,8 @@ const DESCRIPTORS: &[Entry] = &[
     }),
     ("reopen for writing through /proc/self/fd", || {
         use std::os::fd::AsRawFd;
-        open_write(&format!("/proc/self/fd/{}", reading()?.as_raw_fd()))
+        let file = reading()?;
+        open_write(&format!("/proc/self/fd/{}", file.as_raw_fd()))
     }),
     ("map it shared and writable", || {
         let file = OpenOptions::new().read(true).write(true).open(file())?;

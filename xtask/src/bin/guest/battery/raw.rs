@@ -51,7 +51,7 @@ fn address_mut<T: ?Sized>(value: &mut T) -> u64 {
     std::ptr::from_mut(value).cast::<u8>() as u64
 }
 
-fn number(fd: impl AsFd) -> u64 {
+fn number(fd: &impl AsFd) -> u64 {
     u64::try_from(fd.as_fd().as_raw_fd()).unwrap_or(u64::MAX)
 }
 
@@ -117,7 +117,7 @@ pub(super) fn execveat(folder: impl AsFd, path: &CStr, arguments: &[&CStr], flag
     pointers.push(0);
     let environment = [0_u64];
     let numbers = [
-        number(folder),
+        number(&folder),
         path.as_ptr() as u64,
         address(pointers.as_slice()),
         address(&environment),
@@ -134,7 +134,7 @@ pub(super) fn execveat(folder: impl AsFd, path: &CStr, arguments: &[&CStr], flag
 /// Asks the kernel to load a module from a file.
 pub(super) fn finit_module(file: impl AsFd) -> nix::Result<()> {
     // SAFETY: the second argument is an empty string.
-    unsafe { call(libc::SYS_finit_module, [number(file), c"".as_ptr() as u64, 0, 0, 0, 0]) }.map(drop)
+    unsafe { call(libc::SYS_finit_module, [number(&file), c"".as_ptr() as u64, 0, 0, 0, 0]) }.map(drop)
 }
 
 /// bpf(2) with an attribute of 16 words, which the kernel may fill.
@@ -162,7 +162,7 @@ pub(super) fn halves(text: &CStr) -> [u32; 2] {
 /// mount_setattr(2) on a path: sets and clears attributes.
 pub(super) fn mount_setattr(folder: Option<&OwnedFd>, path: &CStr, flags: i32, set: u64, clear: u64) -> nix::Result<()> {
     let attributes = [set, clear, 0, 0];
-    let folder = folder.map_or(HERE, number);
+    let folder = folder.map_or(HERE, |folder| number(folder));
     let numbers = [
         folder,
         path.as_ptr() as u64,
@@ -208,7 +208,7 @@ pub(super) fn open_by_handle(mount: impl AsFd, path: &CStr) -> Result<OwnedFd, F
     let flags = u64::from(libc::O_RDONLY.cast_unsigned());
     // SAFETY: the handle was filled by the kernel.
     Ok(fd_of(unsafe {
-        call(libc::SYS_open_by_handle_at, [number(mount), address(&handle), flags, 0, 0, 0])
+        call(libc::SYS_open_by_handle_at, [number(&mount), address(&handle), flags, 0, 0, 0])
     })?)
 }
 
@@ -229,7 +229,7 @@ pub(super) fn map_file(file: impl AsFd, mapping: Mapping) -> nix::Result<()> {
         Mapping::SharedWritable => (read | 2, 1),
     };
     // SAFETY: the kernel chooses the place, nothing else uses it.
-    let at = unsafe { call(libc::SYS_mmap, [0, 4096, protection, flags, number(file), 0]) }?;
+    let at = unsafe { call(libc::SYS_mmap, [0, 4096, protection, flags, number(&file), 0]) }?;
     if matches!(mapping, Mapping::ExecutableLater) {
         // SAFETY: the page was mapped above and holds no Rust object.
         unsafe { call(libc::SYS_mprotect, [at.cast_unsigned(), 4096, read | 4, 0, 0, 0]) }?;
@@ -255,14 +255,14 @@ pub(super) fn sendmmsg(socket: impl AsFd, to: &[u8], flags: i32) -> nix::Result<
     let message = [address(to), to.len() as u64, address(&parts), 1, 0, 0, 0, 0];
     let flags = u64::from(flags.cast_unsigned());
     // SAFETY: addresses of locals that outlive the call, with their sizes.
-    let sent = unsafe { call(libc::SYS_sendmmsg, [number(socket), address(&message), 1, flags, 0, 0]) }?;
+    let sent = unsafe { call(libc::SYS_sendmmsg, [number(&socket), address(&message), 1, flags, 0, 0]) }?;
     if sent == 1 { Ok(()) } else { Err(Errno::EIO) }
 }
 
 /// sendto(2) with the address as bytes: no wrapper takes one whose family is wrong.
 pub(super) fn sendto(socket: impl AsFd, data: &[u8], to: &[u8], flags: i32) -> nix::Result<()> {
     let numbers = [
-        number(socket),
+        number(&socket),
         address(data),
         data.len() as u64,
         u64::from(flags.cast_unsigned()),
@@ -287,19 +287,19 @@ pub(super) fn sendmsg(socket: impl AsFd, data: &[u8], to: &[u8], control: &[u8],
     };
     let flags = u64::from(flags.cast_unsigned());
     // SAFETY: addresses of locals and slices that outlive the call, with their sizes.
-    unsafe { call(libc::SYS_sendmsg, [number(socket), address(&message), flags, 0, 0, 0]) }.map(drop)
+    unsafe { call(libc::SYS_sendmsg, [number(&socket), address(&message), flags, 0, 0, 0]) }.map(drop)
 }
 
 /// connect(2) with an address as bytes.
 pub(super) fn connect(socket: impl AsFd, to: &[u8]) -> nix::Result<()> {
     // SAFETY: the slice outlives the call.
-    unsafe { call(libc::SYS_connect, [number(socket), address(to), to.len() as u64, 0, 0, 0]) }.map(drop)
+    unsafe { call(libc::SYS_connect, [number(&socket), address(to), to.len() as u64, 0, 0, 0]) }.map(drop)
 }
 
 /// bind(2) with an address as bytes.
 pub(super) fn bind(socket: impl AsFd, to: &[u8]) -> nix::Result<()> {
     // SAFETY: the slice outlives the call.
-    unsafe { call(libc::SYS_bind, [number(socket), address(to), to.len() as u64, 0, 0, 0]) }.map(drop)
+    unsafe { call(libc::SYS_bind, [number(&socket), address(to), to.len() as u64, 0, 0, 0]) }.map(drop)
 }
 
 /// socket(2) with numbers, also those that no crate knows.

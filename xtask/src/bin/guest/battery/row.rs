@@ -9,7 +9,8 @@ use super::{
 pub(super) struct Tried {
     pub(super) unconfined: Outcome,
     pub(super) confined: Outcome,
-    pub(super) events: usize,
+    /// As the enforcer says them.
+    pub(super) events: Vec<String>,
 }
 
 /// The row of a case from what its steps came to.
@@ -21,7 +22,7 @@ pub(super) fn judge(case: &Case, tried: &[Tried]) -> Row {
         match finding(step, tried) {
             Finding::Held => {
                 held += 1;
-                silent += usize::from(step.kind != Kind::Benign && tried.events == 0);
+                silent += usize::from(step.kind != Kind::Benign && tried.events.is_empty());
                 row.verdict = row.verdict.max(Verdict::Closed);
             }
             Finding::LeftOut(why) => notes.push(format!("left out: {}: {why}", step.name)),
@@ -70,7 +71,10 @@ fn finding(step: &Step, tried: &Tried) -> Finding {
     }
     match (step.kind, &tried.confined) {
         (Kind::Benign, Outcome::Allowed) | (Kind::Plain | Kind::Attack, Outcome::Denied(_)) => Finding::Held,
-        (Kind::Benign, outcome) => Finding::Broken(format!("a neighbour is refused: {outcome:?}")),
+        (Kind::Benign, outcome) => {
+            let event = tried.events.last().map(String::as_str).unwrap_or_default();
+            Finding::Broken(format!("a neighbour is refused: {outcome:?} {event}"))
+        }
         (Kind::Plain, Outcome::Allowed) => Finding::Broken("the plain operation is allowed".to_owned()),
         (Kind::Attack, Outcome::Allowed) => Finding::Open("it succeeds under the policy".to_owned()),
         (_, outcome) => Finding::Open(format!("neither refused nor done: {outcome:?}")),
@@ -86,7 +90,7 @@ mod tests {
         Tried {
             unconfined,
             confined,
-            events: 1,
+            events: vec!["denied".to_owned()],
         }
     }
 

@@ -67,7 +67,9 @@ impl Session {
             }
             if start.elapsed() > READY {
                 let _ = child.kill();
-                bail!("the policy was not in force within {} s", READY.as_secs());
+                let inside = inside.split_whitespace().collect::<Vec<&str>>().join(" ");
+                let said = lines.lock().unwrap_or_else(PoisonError::into_inner).join(" ");
+                bail!("the policy was not in force within {} s; in its cgroup: {inside}; {said}", READY.as_secs());
             }
             thread::sleep(Duration::from_millis(50));
         }
@@ -97,10 +99,10 @@ impl Session {
     }
 
     /// Violations of this process, and of those that carry the name of its step.
-    pub(super) fn events(&self, pid: i32, mark: &str) -> usize {
+    pub(super) fn events(&self, pid: i32, mark: &str) -> Vec<String> {
         let (pid, mark) = (format!("(pid {pid})"), format!(" by {mark} (pid "));
         let lines = self.lines();
-        lines.iter().filter(|line| line.contains(&pid) || line.contains(&mark)).count()
+        lines.into_iter().filter(|line| line.contains(&pid) || line.contains(&mark)).collect()
     }
 
     /// What the kernel counted for this run.

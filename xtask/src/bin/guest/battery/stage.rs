@@ -134,7 +134,8 @@ fn elf(interpreter: Option<&str>) -> Vec<u8> {
     if interpreter.is_some() {
         segment(3, 4, start, name.len() as u64, 1);
     }
-    segment(1, 5, 0, size, 0x1000);
+    // Writable, because older kernels clear the rest of an interpreter's last page.
+    segment(1, 7, 0, size, 0x1000);
     file.extend(name);
     file.extend(TINY);
     file
