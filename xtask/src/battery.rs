@@ -3,13 +3,7 @@
 #[path = "bin/guest/battery/report.rs"]
 mod report;
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::PathBuf,
-    process::ExitCode,
-    time::Duration,
-};
+use std::{collections::BTreeMap, fs, path::Path, process::ExitCode, time::Duration};
 
 use anyhow::{Context, Result};
 use report::{Control, IDS, Row, Verdict};
@@ -34,14 +28,22 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn command(args: &Args) -> Result<ExitCode> {
-    let kernels = if args.kernel.is_empty() { Series::ALL.to_vec() } else { args.kernel.clone() };
+    let kernels = if args.kernel.is_empty() {
+        Series::ALL.to_vec()
+    } else {
+        args.kernel.clone()
+    };
     let mut good = true;
     for series in kernels {
         let rows = run(series, &args.only)?;
         print(series, &rows);
         good &= rows.iter().all(Row::is_good);
     }
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 /// Runs both halves in guests of this kernel and writes `target/battery/<kernel>.json`.
@@ -79,19 +81,21 @@ fn half(name: &str, guest: &Guest) -> Vec<Row> {
 }
 
 fn rows(text: &str) -> Vec<Row> {
-    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    text.lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect()
 }
 
 /// The guest without containers: a dynamic program is all that it lacks.
-fn places(series: Series, built: &Built, folder: &std::path::Path, only: &[String]) -> Result<Guest> {
+fn places(series: Series, built: &Built, folder: &Path, only: &[String]) -> Result<Guest> {
     let tree = rootfs::tree()?;
     let dynamic = folder.join("dynamic");
     workspace::make_dir(&dynamic)?;
     let libraries = "usr/lib/x86_64-linux-gnu";
     for name in ["libc.so.6", "libtinfo.so.6", "ld-linux-x86-64.so.2"] {
-        copy(tree.join(libraries).join(name), dynamic.join(name))?;
+        copy(&tree.join(libraries).join(name), &dynamic.join(name))?;
     }
-    copy(tree.join("usr/bin/dash"), dynamic.join("dash"))?;
+    copy(&tree.join("usr/bin/dash"), &dynamic.join("dash"))?;
     let only = only.iter().flat_map(|id| ["--only".to_owned(), id.clone()]);
     let words = ["/varmor-guest", "battery"].map(str::to_owned);
     let mut guest = Guest::new(series, words.into_iter().chain(only));
@@ -105,15 +109,20 @@ fn places(series: Series, built: &Built, folder: &std::path::Path, only: &[Strin
     Ok(guest)
 }
 
-fn copy(from: PathBuf, to: PathBuf) -> Result<()> {
-    fs::copy(&from, &to).with_context(|| format!("copy {} to {}", from.display(), to.display()))?;
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::copy(from, to).with_context(|| format!("copy {} to {}", from.display(), to.display()))?;
     Ok(())
 }
 
-fn containers(series: Series, built: &Built, folder: &std::path::Path) -> Result<Guest> {
+fn containers(series: Series, built: &Built, folder: &Path) -> Result<Guest> {
     let archive = folder.join("image.tar");
     image::write(&archive, &built.program("varmor-guest"))?;
-    let words = ["/usr/local/bin/varmor-guest", "battery", "--image", "/battery/image.tar"];
+    let words = [
+        "/usr/local/bin/varmor-guest",
+        "battery",
+        "--image",
+        "/battery/image.tar",
+    ];
     let mut guest = Guest::new(series, words);
     guest.rootfs = true;
     guest.memory = 3072;
@@ -130,12 +139,14 @@ fn complete(rows: Vec<Row>, only: &[String]) -> Vec<Row> {
     let mut found: BTreeMap<String, Row> = BTreeMap::new();
     for row in rows {
         let merged = match found.remove(&row.id) {
-            Some(first) => both(first, row),
+            Some(first) => both(first, &row),
             None => row,
         };
         found.insert(merged.id.clone(), merged);
     }
-    let wanted = IDS.iter().filter(|id| only.is_empty() || only.iter().any(|one| one == *id));
+    let wanted = IDS
+        .iter()
+        .filter(|id| only.is_empty() || only.iter().any(|one| one == *id));
     wanted
         .map(|id| {
             found
@@ -146,7 +157,7 @@ fn complete(rows: Vec<Row>, only: &[String]) -> Vec<Row> {
 }
 
 /// Two halves of a case: the worse verdict, both reasons.
-fn both(first: Row, second: Row) -> Row {
+fn both(first: Row, second: &Row) -> Row {
     Row {
         verdict: first.verdict.max(second.verdict),
         control: first.control.max(second.control),
@@ -160,7 +171,11 @@ fn print(series: Series, rows: &[Row]) {
     for row in rows {
         let verdict = format!("{:?}", row.verdict).to_lowercase();
         let mark = if row.is_good() { "" } else { "   <==" };
-        let control = if row.control == Control::Ok { "" } else { "control broken" };
+        let control = if row.control == Control::Ok {
+            ""
+        } else {
+            "control broken"
+        };
         println!("{:<5} {verdict:<8} {control:<15}{}{mark}", row.id, row.what);
         if !row.is_good() || row.verdict == Verdict::Skipped {
             println!("      {}", row.reason);

@@ -42,7 +42,12 @@ pub(super) fn programs() -> Case {
 
 /// The rows of this file, under the policy `rules`.
 pub(super) fn rows(session: &Session) -> Vec<Row> {
-    vec![paused(session), silent(session), evaded(session), flooded(session)]
+    vec![
+        paused(session),
+        silent(session),
+        evaded(session),
+        flooded(session),
+    ]
 }
 
 fn flood(times: usize) -> Done {
@@ -63,13 +68,15 @@ fn run(session: &Session, program: usize) -> Launched {
 /// Losses that the kernel counted, by whatever name the counters have.
 fn losses(status: &Value) -> u64 {
     let counters = &status["counters"];
-    ["lost", "suppressed", "limited"].iter().filter_map(|name| counters[*name].as_u64()).sum()
+    ["lost", "suppressed", "limited"]
+        .iter()
+        .filter_map(|name| counters[*name].as_u64())
+        .sum()
 }
 
 fn flooded(session: &Session) -> Row {
-    let row = |verdict, reason: String| {
-        Row::new("A-1", "hide one denial behind 100,000 others", verdict, reason)
-    };
+    let row =
+        |verdict, reason: String| Row::new("A-1", "hide one denial behind 100,000 others", verdict, reason);
     let control = run(session, ONE);
     let seen = session.says(|line| names(line, control.pid, MARK), ARRIVES);
     let before = session.status().map_or(0, |status| losses(&status));
@@ -79,38 +86,77 @@ fn flooded(session: &Session) -> Row {
     }
     let marked = session.says(|line| names(line, flood.pid, MARK), ARRIVES);
     let lines = session.events(flood.pid, &mark(PROGRAMS, FLOOD)).len();
-    let lost = session.status().map_or(0, |status| losses(&status)).saturating_sub(before);
-    let reason = format!("{lines} lines, {lost} events counted as lost, the marked one {}", if marked { "seen" } else { "not seen" });
-    let verdict = if marked || lost > 0 { Verdict::Closed } else { Verdict::Open };
+    let lost = session
+        .status()
+        .map_or(0, |status| losses(&status))
+        .saturating_sub(before);
+    let reason = format!(
+        "{lines} lines, {lost} events counted as lost, the marked one {}",
+        if marked { "seen" } else { "not seen" }
+    );
+    let verdict = if marked || lost > 0 {
+        Verdict::Closed
+    } else {
+        Verdict::Open
+    };
     let row = row(verdict, reason);
     with_control(row, seen)
 }
 
 fn evaded(session: &Session) -> Row {
     let row = |verdict, reason: String| {
-        Row::new("A-2", "exceed what is logged in a second, then break another rule", verdict, reason)
+        Row::new(
+            "A-2",
+            "exceed what is logged in a second, then break another rule",
+            verdict,
+            reason,
+        )
     };
     let before = session.status().map_or(0, |status| losses(&status));
     let flood = run(session, SHORT_FLOOD);
     let other = run(session, OTHER_RULE);
-    if !matches!((&flood.outcome, &other.outcome), (Outcome::Denied(_), Outcome::Denied(_))) {
+    if !matches!(
+        (&flood.outcome, &other.outcome),
+        (Outcome::Denied(_), Outcome::Denied(_))
+    ) {
         return row(Verdict::Open, format!("{:?}, {:?}", flood.outcome, other.outcome));
     }
     let seen = session.says(|line| line.contains("/prog/tool"), ARRIVES);
-    let lost = session.status().map_or(0, |status| losses(&status)).saturating_sub(before);
-    let verdict = if seen || lost > 0 { Verdict::Closed } else { Verdict::Open };
-    row(verdict, format!("the other rule's line {}, {lost} events counted as lost", if seen { "seen" } else { "not seen" }))
+    let lost = session
+        .status()
+        .map_or(0, |status| losses(&status))
+        .saturating_sub(before);
+    let verdict = if seen || lost > 0 {
+        Verdict::Closed
+    } else {
+        Verdict::Open
+    };
+    row(
+        verdict,
+        format!(
+            "the other rule's line {}, {lost} events counted as lost",
+            if seen { "seen" } else { "not seen" }
+        ),
+    )
 }
 
 fn silent(session: &Session) -> Row {
     let row = |verdict, reason: String| {
-        Row::new("A-4", "a denial without auditViolations is not silent", verdict, reason)
+        Row::new(
+            "A-4",
+            "a denial without auditViolations is not silent",
+            verdict,
+            reason,
+        )
     };
     let one = run(session, ONE);
     if !matches!(one.outcome, Outcome::Denied(_)) {
         return row(Verdict::Open, format!("{:?}", one.outcome));
     }
-    if session.says(|line| names(line, one.pid, MARK) && line.contains("rule "), ARRIVES) {
+    if session.says(
+        |line| names(line, one.pid, MARK) && line.contains("rule "),
+        ARRIVES,
+    ) {
         row(Verdict::Closed, "one line with file, process and rule".to_owned())
     } else {
         row(Verdict::Open, "no line".to_owned())
@@ -120,7 +166,12 @@ fn silent(session: &Session) -> Row {
 /// The presets of another enforcer allow what they have no room to report.
 fn paused(session: &Session) -> Row {
     let row = |verdict, reason: String| {
-        Row::new("E-12", "do what is denied while the events have no room", verdict, reason)
+        Row::new(
+            "E-12",
+            "do what is denied while the events have no room",
+            verdict,
+            reason,
+        )
     };
     let before = session.status().map_or(0, |status| losses(&status));
     if let Err(error) = session.pause(true) {
@@ -129,13 +180,25 @@ fn paused(session: &Session) -> Row {
     let flood = run(session, SHORT_FLOOD);
     let other = run(session, OTHER_RULE);
     let resumed = session.pause(false);
-    let lost = session.status().map_or(0, |status| losses(&status)).saturating_sub(before);
-    let verdict = if matches!((&flood.outcome, &other.outcome), (Outcome::Denied(_), Outcome::Denied(_))) {
+    let lost = session
+        .status()
+        .map_or(0, |status| losses(&status))
+        .saturating_sub(before);
+    let verdict = if matches!(
+        (&flood.outcome, &other.outcome),
+        (Outcome::Denied(_), Outcome::Denied(_))
+    ) {
         Verdict::Closed
     } else {
         Verdict::Open
     };
-    let row = row(verdict, format!("{:?}, {:?}; {lost} events counted as lost", flood.outcome, other.outcome));
+    let row = row(
+        verdict,
+        format!(
+            "{:?}, {:?}; {lost} events counted as lost",
+            flood.outcome, other.outcome
+        ),
+    );
     with_control(row, resumed.is_ok() && lost > 0)
 }
 

@@ -22,7 +22,10 @@ const NOTHING: Option<&str> = None;
 
 pub(super) fn cases() -> Vec<Case> {
     let full = Under(SOME_CAPABILITIES, ROOT);
-    let partial = Under(SOME_CAPABILITIES, Place::with(CapabilitySet::SYS_MODULE.union(CapabilitySet::SYS_ADMIN)));
+    let partial = Under(
+        SOME_CAPABILITIES,
+        Place::with(CapabilitySet::SYS_MODULE.union(CapabilitySet::SYS_ADMIN)),
+    );
     let none = Under(NO_CAPABILITY, ROOT);
     let mut matrix = vec![none.plain("set the host's name", host_name)];
     matrix.extend(DEPTHS_AND_SETS.iter().map(|(name, run)| none.attack(name, *run)));
@@ -72,7 +75,9 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-const DEPTHS_AND_SETS: &[(&str, fn() -> Done)] = &[
+type Entry = (&'static str, fn() -> Done);
+
+const DEPTHS_AND_SETS: &[Entry] = &[
     ("chroot with the full set", || Ok(chroot("/work")?)),
     ("chroot with this capability alone", || {
         keep(CapabilitySet::SYS_CHROOT)?;
@@ -178,7 +183,10 @@ fn force_buffer() -> Done {
 /// Copy-up, creation, removal of a file of the lower layer, rename of a new folder.
 fn change_overlay() -> Done {
     use std::io::Write;
-    OpenOptions::new().append(true).open("/work/file")?.write_all(b"more")?;
+    OpenOptions::new()
+        .append(true)
+        .open("/work/file")?
+        .write_all(b"more")?;
     fs::write("/work/new", "content")?;
     fs::rename("/work/new", "/work/newer")?;
     fs::remove_file("/vault/file")?;

@@ -122,12 +122,20 @@ enum Claim {
 
 impl Claim {
     fn of(holds: bool, found: impl Into<String>) -> Self {
-        if holds { Self::Holds(found.into()) } else { Self::Open(found.into()) }
+        if holds {
+            Self::Holds(found.into())
+        } else {
+            Self::Open(found.into())
+        }
     }
 }
 
 fn policy(name: &str, part: &str) -> Result<()> {
-    let text = document(name, &format!("{{kind: Pod, selector: {{matchLabels: {{app: {name}}}}}}}"), part);
+    let text = document(
+        name,
+        &format!("{{kind: Pod, selector: {{matchLabels: {{app: {name}}}}}}}"),
+        part,
+    );
     let path = format!("{POLICIES}/{name}.yaml");
     let fresh = format!("{path}.new");
     fs::write(&fresh, text).with_context(|| format!("write {fresh}"))?;
@@ -138,7 +146,16 @@ fn policy(name: &str, part: &str) -> Result<()> {
 fn start(name: &str, options: &[&str], command: &[&str]) -> Result<()> {
     let data = format!("type=bind,src={DATA},dst=/data,options=rbind:rw");
     let label = format!("app={name}");
-    let head = ["run", "--detach", "--privileged", "--net-host", "--label", &label, "--mount", &data];
+    let head = [
+        "run",
+        "--detach",
+        "--privileged",
+        "--net-host",
+        "--label",
+        &label,
+        "--mount",
+        &data,
+    ];
     let tail = [containers::IMAGE, name];
     containers::ctr(&[&head, options, &tail, command].concat()).map(drop)
 }
@@ -167,7 +184,12 @@ fn on_machine(command: &[&str], base: &str) -> Result<String> {
         .stdin(Stdio::null())
         .output()
         .with_context(|| format!("run {}", command[0]))?;
-    ensure!(output.status.success(), "{}: {}", command[0], String::from_utf8_lossy(&output.stderr).trim());
+    ensure!(
+        output.status.success(),
+        "{}: {}",
+        command[0],
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
@@ -191,7 +213,11 @@ fn stage() -> Result<()> {
 fn wait(what: &str, limit: Duration, mut happened: impl FnMut() -> Result<bool>) -> Result<Duration> {
     let begin = Instant::now();
     while !happened()? {
-        ensure!(begin.elapsed() < limit, "not within {} s: {what}", limit.as_secs());
+        ensure!(
+            begin.elapsed() < limit,
+            "not within {} s: {what}",
+            limit.as_secs()
+        );
         thread::sleep(Duration::from_millis(200));
     }
     Ok(begin.elapsed())
@@ -199,7 +225,13 @@ fn wait(what: &str, limit: Duration, mut happened: impl FnMut() -> Result<bool>)
 
 /// `None` if this is not the half with containers.
 pub(super) fn command(files: &Files) -> Result<Option<ExitCode>> {
-    let Some(image) = &files.image else { return Ok(None) };
-    let code = if run(image, files)? { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    let Some(image) = &files.image else {
+        return Ok(None);
+    };
+    let code = if run(image, files)? {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    };
     Ok(Some(code))
 }

@@ -31,10 +31,14 @@ pub(super) fn steps() -> Vec<Step> {
     vec![
         rules.plain("open the disk", || open(DISK)),
         rules.attack("open a node of the same numbers", || with_node(|| open(NODE))),
-        rules.attack("open it by a path through the new root", || open("/proc/self/root/dev/vda")),
+        rules.attack("open it by a path through the new root", || {
+            open("/proc/self/root/dev/vda")
+        }),
         // The second disk: its file system is mounted read-only and can be mounted once more.
         rules.plain("mount a disk", || mounted("/dev/vdb")),
-        rules.attack("mount a node of the same numbers", || with_node_of("/dev/vdb", || mounted(NODE))),
+        rules.attack("mount a node of the same numbers", || {
+            with_node_of("/dev/vdb", || mounted(NODE))
+        }),
         rules.attack("mount it by a link", || {
             let link = "/tmp/link";
             let _ = fs::remove_file(link);
@@ -67,8 +71,14 @@ fn with_node(attempt: fn() -> Done) -> Done {
 /// Makes a node with the numbers that sysfs knows the disk by.
 fn with_node_of(disk: &str, attempt: fn() -> Done) -> Done {
     let name = disk.trim_start_matches("/dev/");
-    let text = setup("numbers", fs::read_to_string(format!("/sys/class/block/{name}/dev")))?;
-    let numbers = text.trim().split_once(':').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+    let text = setup(
+        "numbers",
+        fs::read_to_string(format!("/sys/class/block/{name}/dev")),
+    )?;
+    let numbers = text
+        .trim()
+        .split_once(':')
+        .and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
     let (major, minor) = numbers.ok_or_else(|| broken(format!("`{text}` are no numbers")))?;
     let _ = fs::remove_file(NODE);
     // Refusing the node itself is as good as refusing its use.

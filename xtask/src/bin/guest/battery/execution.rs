@@ -30,7 +30,6 @@ const TOOL: &[&str] = &["battery", "--proof"];
 
 pub(super) fn cases() -> Vec<Case> {
     let rules = Under(RULES, ROOT);
-    let listed = Under(ALLOW_LIST, ROOT);
     vec![
         Case::new(
             "E-1",
@@ -47,47 +46,13 @@ pub(super) fn cases() -> Vec<Case> {
                 }),
                 rules.attack("execveat(folder, \"sh\")", || {
                     let folder = setup("open", File::open("/shells"))?;
-                    raw::in_child(|| {
-                        Err(raw::execveat(folder, c"sh", &[c"sh", c"-c", c"exit 42"], 0).into())
-                    })
+                    raw::in_child(|| Err(raw::execveat(folder, c"sh", &[c"sh", c"-c", c"exit 42"], 0).into()))
                 }),
                 rules.benign("run another program", || proves(guest("/tools/other"))),
             ],
         ),
-        Case::new(
-            "E-2",
-            "run it as the interpreter of a script",
-            vec![
-                rules.plain("/shells/sh", || proves(shell("/shells/sh"))),
-                rules.attack("a script", || proves(Command::new("/tools/script"))),
-                rules.attack("a script whose interpreter is a script", || {
-                    proves(Command::new("/tools/nested"))
-                }),
-                rules.attack("binfmt_misc", || proves(Command::new("/tools/odd"))).after(register_format),
-            ],
-        ),
-        Case::new(
-            "E-3",
-            "run it by a descriptor",
-            vec![
-                rules.plain("/prog/tool", || proves(guest("/prog/tool"))),
-                rules.attack("execveat(fd, AT_EMPTY_PATH)", || {
-                    by_fd(setup("open", File::open("/prog/tool"))?.into())
-                }),
-                rules.attack("the same by an O_PATH descriptor", || {
-                    by_fd(setup("open", openat(CWD, "/prog/tool", OFlags::PATH, Mode::empty()))?)
-                }),
-                rules.attack("/proc/self/fd/N", || {
-                    let file = setup("open", openat(CWD, "/prog/tool", OFlags::PATH, Mode::empty()))?;
-                    proves(guest(&format!("/proc/self/fd/{}", file.as_raw_fd())))
-                }),
-                rules.attack("an unlinked file", || {
-                    let file = setup("open", openat(CWD, "/prog/tool", OFlags::PATH, Mode::empty()))?;
-                    setup("unlink", fs::remove_file("/prog/tool"))?;
-                    by_fd(file)
-                }),
-            ],
-        ),
+        scripts(),
+        descriptors(),
         other_names(),
         loader(),
         Case::new(
@@ -95,46 +60,106 @@ pub(super) fn cases() -> Vec<Case> {
             "name it as the interpreter of an ELF program",
             vec![
                 rules.plain("run it", || proves(Command::new("/prog/interp"))),
-                rules.attack("run a program that names it", || proves(Command::new("/tools/by-denied"))),
-                rules.benign("run one that names another", || proves(Command::new("/tools/by-other"))),
+                rules.attack("run a program that names it", || {
+                    proves(Command::new("/tools/by-denied"))
+                }),
+                rules.benign("run one that names another", || {
+                    proves(Command::new("/tools/by-other"))
+                }),
             ],
         ),
-        Case::new(
-            "E-9",
-            "run a memory file although only listed programs may run",
-            vec![
-                listed.plain("run a program that is not listed", || proves(guest("/tools/web"))),
-                listed.attack("memfd_create and fexecve", memory_file),
-                listed.attack("a file dropped on a writable folder", dropped),
-                listed.attack("an unlinked file", || {
-                    setup("copy", copy("/varmor-guest", "/work/unlinked"))?;
-                    let file = setup("open", openat(CWD, "/work/unlinked", OFlags::PATH, Mode::empty()))?;
-                    setup("unlink", fs::remove_file("/work/unlinked"))?;
-                    by_fd(file)
-                }),
-                listed.benign("run a listed program", || proves(guest("/tools/other"))),
-            ],
-        ),
-        Case::new(
-            "E-10",
-            "leave the rules of an executable by other parents",
-            vec![
-                Under(TARGETS, ROOT).plain("read a denied file as the named program", || as_web(&["--reads"])),
-                Under(TARGETS, ROOT).attack("through a child in a session of its own", || {
-                    as_web(&["--reads", "--detached"])
-                }),
-                Under(TARGETS, ROOT).attack("through another program that it starts", || {
-                    as_web(&["--reads", "--through", "/tools/other"])
-                }),
-                Under(TARGETS, ROOT).benign("read it as another program", || read("/etc/shadow")),
-            ],
-        ),
+        unlisted(),
+        targets(),
         Case::skipped(
             "E-11",
             "change the arguments while they are judged",
             "the feature does not exist here: no rule looks at arguments",
         ),
     ]
+}
+
+fn scripts() -> Case {
+    let rules = Under(RULES, ROOT);
+    Case::new(
+        "E-2",
+        "run it as the interpreter of a script",
+        vec![
+            rules.plain("/shells/sh", || proves(shell("/shells/sh"))),
+            rules.attack("a script", || proves(Command::new("/tools/script"))),
+            rules.attack("a script whose interpreter is a script", || {
+                proves(Command::new("/tools/nested"))
+            }),
+            rules
+                .attack("binfmt_misc", || proves(Command::new("/tools/odd")))
+                .after(register_format),
+        ],
+    )
+}
+
+fn descriptors() -> Case {
+    let rules = Under(RULES, ROOT);
+    Case::new(
+        "E-3",
+        "run it by a descriptor",
+        vec![
+            rules.plain("/prog/tool", || proves(guest("/prog/tool"))),
+            rules.attack("execveat(fd, AT_EMPTY_PATH)", || {
+                by_fd(setup("open", File::open("/prog/tool"))?.into())
+            }),
+            rules.attack("the same by an O_PATH descriptor", || {
+                by_fd(setup(
+                    "open",
+                    openat(CWD, "/prog/tool", OFlags::PATH, Mode::empty()),
+                )?)
+            }),
+            rules.attack("/proc/self/fd/N", || {
+                let file = setup("open", openat(CWD, "/prog/tool", OFlags::PATH, Mode::empty()))?;
+                proves(guest(&format!("/proc/self/fd/{}", file.as_raw_fd())))
+            }),
+            rules.attack("an unlinked file", || {
+                let file = setup("open", openat(CWD, "/prog/tool", OFlags::PATH, Mode::empty()))?;
+                setup("unlink", fs::remove_file("/prog/tool"))?;
+                by_fd(file)
+            }),
+        ],
+    )
+}
+
+fn unlisted() -> Case {
+    let listed = Under(ALLOW_LIST, ROOT);
+    Case::new(
+        "E-9",
+        "run a memory file although only listed programs may run",
+        vec![
+            listed.plain("run a program that is not listed", || proves(guest("/tools/web"))),
+            listed.attack("memfd_create and fexecve", memory_file),
+            listed.attack("a file dropped on a writable folder", dropped),
+            listed.attack("an unlinked file", || {
+                setup("copy", copy("/varmor-guest", "/work/unlinked"))?;
+                let file = setup("open", openat(CWD, "/work/unlinked", OFlags::PATH, Mode::empty()))?;
+                setup("unlink", fs::remove_file("/work/unlinked"))?;
+                by_fd(file)
+            }),
+            listed.benign("run a listed program", || proves(guest("/tools/other"))),
+        ],
+    )
+}
+
+fn targets() -> Case {
+    Case::new(
+        "E-10",
+        "leave the rules of an executable by other parents",
+        vec![
+            Under(TARGETS, ROOT).plain("read a denied file as the named program", || as_web(&["--reads"])),
+            Under(TARGETS, ROOT).attack("through a child in a session of its own", || {
+                as_web(&["--reads", "--detached"])
+            }),
+            Under(TARGETS, ROOT).attack("through another program that it starts", || {
+                as_web(&["--reads", "--through", "/tools/other"])
+            }),
+            Under(TARGETS, ROOT).benign("read it as another program", || read("/etc/shadow")),
+        ],
+    )
 }
 
 fn other_names() -> Case {
@@ -158,11 +183,12 @@ fn other_names() -> Case {
                 fs::rename("/prog/tool", "/work/renamed")?;
                 proves(guest("/work/renamed"))
             }),
-            rules.attack("another name for its folder", || {
-                fs::rename("/prog", "/work/prog")?;
-                proves(guest("/work/prog/tool"))
-            })
-            .after(|| recreate("/prog")),
+            rules
+                .attack("another name for its folder", || {
+                    fs::rename("/prog", "/work/prog")?;
+                    proves(guest("/work/prog/tool"))
+                })
+                .after(|| recreate("/prog")),
             listed.plain("an unlisted program", || proves(guest("/tools/web"))),
             listed.attack("a copy", dropped),
         ],
@@ -176,15 +202,25 @@ fn loader() -> Case {
         "E-5",
         "have the dynamic loader run it",
         vec![
-            rules.plain("run it", || with_loader(&["/prog/dynamic", "-c", "exit 42"], false)),
-            rules.attack("through the loader", || with_loader(&["/prog/dynamic", "-c", "exit 42"], true)),
+            rules.plain("run it", || {
+                with_loader(&["/prog/dynamic", "-c", "exit 42"], false)
+            }),
+            rules.attack("through the loader", || {
+                with_loader(&["/prog/dynamic", "-c", "exit 42"], true)
+            }),
             rules.attack("through the loader with mode 0644", || {
-                setup("chmod", fs::set_permissions("/prog/dynamic", PermissionsExt::from_mode(0o644)))?;
+                setup(
+                    "chmod",
+                    fs::set_permissions("/prog/dynamic", PermissionsExt::from_mode(0o644)),
+                )?;
                 with_loader(&["/prog/dynamic", "-c", "exit 42"], true)
             }),
             rules.attack("preload a denied object", || preloads("/prog/library.so")),
             rules.attack("map it executable, as dlopen does", || {
-                Ok(raw::map_file(setup("open", File::open("/prog/library.so"))?, Mapping::Executable)?)
+                Ok(raw::map_file(
+                    setup("open", File::open("/prog/library.so"))?,
+                    Mapping::Executable,
+                )?)
             }),
             rules.attack("map it and make it executable later", || {
                 let file = setup("open", File::open("/prog/library.so"))?;
@@ -214,7 +250,11 @@ pub(super) fn guest(path: &str) -> Command {
 
 /// The program runs if and only if it ends with the proof.
 pub(super) fn proves(mut command: Command) -> Done {
-    let output = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).output()?;
+    let output = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .output()?;
     let errors = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     match output.status.code() {
         Some(PROOF) => Ok(()),
@@ -247,7 +287,10 @@ pub(super) fn recreate(folder: &str) -> Done {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         if entry.file_type()?.is_file() {
-            fs::copy(entry.path(), format!("{old}/{}", entry.file_name().to_string_lossy()))?;
+            fs::copy(
+                entry.path(),
+                format!("{old}/{}", entry.file_name().to_string_lossy()),
+            )?;
         }
     }
     fs::remove_dir_all(folder)?;
@@ -269,11 +312,20 @@ fn memory_file() -> Done {
 
 fn register_format() -> Done {
     let folder = "/proc/sys/fs/binfmt_misc";
-    mount(Some("binfmt"), folder, Some("binfmt_misc"), MsFlags::empty(), None::<&str>)
-        .map_err(|errno| missing(format!("binfmt_misc: {errno}")))?;
+    mount(
+        Some("binfmt"),
+        folder,
+        Some("binfmt_misc"),
+        MsFlags::empty(),
+        None::<&str>,
+    )
+    .map_err(|errno| missing(format!("binfmt_misc: {errno}")))?;
     fs::write(format!("{folder}/register"), ":battery:M::battery!::/shells/sh:")?;
     fs::write("/tools/odd", "battery!\nexit 42\n")?;
-    Ok(fs::set_permissions("/tools/odd", PermissionsExt::from_mode(0o755))?)
+    Ok(fs::set_permissions(
+        "/tools/odd",
+        PermissionsExt::from_mode(0o755),
+    )?)
 }
 
 fn dynamic() -> Done {
@@ -285,7 +337,11 @@ fn dynamic() -> Done {
 
 fn with_loader(words: &[&str], loader: bool) -> Done {
     dynamic()?;
-    let all: Vec<&str> = if loader { [&[LOADER], words].concat() } else { words.to_vec() };
+    let all: Vec<&str> = if loader {
+        [&[LOADER], words].concat()
+    } else {
+        words.to_vec()
+    };
     let mut command = Command::new(all[0]);
     command.args(&all[1..]);
     proves(command)
@@ -294,7 +350,9 @@ fn with_loader(words: &[&str], loader: bool) -> Done {
 /// The loader goes on without what it cannot preload; the program looks for it in its own memory.
 fn preloads(object: &str) -> Done {
     dynamic()?;
-    let script = format!("while read line; do case $line in *r-xp*{object}*) exit 42;; esac; done < /proc/self/maps; exit 9");
+    let script = format!(
+        "while read line; do case $line in *r-xp*{object}*) exit 42;; esac; done < /proc/self/maps; exit 9"
+    );
     let status = Command::new("/tools/dynamic")
         .args(["-c", &script])
         .env("LD_PRELOAD", object)

@@ -28,7 +28,11 @@ pub(super) fn command(name: &str, step: usize) -> Result<()> {
         "short-lived" => short_lived,
         "root-of-first" => || read("/proc/1/root/etc/shadow"),
         case => {
-            let steps = if case == "F-12" { device_steps::steps() } else { mutators::on_disk(case) };
+            let steps = if case == "F-12" {
+                device_steps::steps()
+            } else {
+                mutators::on_disk(case)
+            };
             steps.get(step).context("no such operation")?.run
         }
     };
@@ -45,7 +49,10 @@ fn host_shadow() -> Done {
 
 /// Copy-up of a file of the image, a new file, and a file of the image removed.
 fn change_overlay() -> Done {
-    OpenOptions::new().append(true).open("/etc/group")?.write_all(b"\n")?;
+    OpenOptions::new()
+        .append(true)
+        .open("/etc/group")?
+        .write_all(b"\n")?;
     fs::write("/root/new", "content")?;
     fs::rename("/root/new", "/root/newer")?;
     Ok(fs::remove_file("/usr/bin/true")?)

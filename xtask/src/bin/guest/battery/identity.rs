@@ -180,9 +180,12 @@ fn tampering() -> Case {
         "reach the enforcer's maps, programs, links, pins and process",
         vec![
             host.plain("read the denied file", secret),
-            host.attack("open its maps by id", || any_of(&MAPS)).after(enforcer_ids),
-            host.attack("open its programs by id", || any_of(&PROGRAMS)).after(enforcer_ids),
-            host.attack("open its links by id", || any_of(&LINKS)).after(enforcer_ids),
+            host.attack("open its maps by id", || any_of(&MAPS))
+                .after(enforcer_ids),
+            host.attack("open its programs by id", || any_of(&PROGRAMS))
+                .after(enforcer_ids),
+            host.attack("open its links by id", || any_of(&LINKS))
+                .after(enforcer_ids),
             host.attack("open its pins", open_pin),
             host.attack("remove its pins", || {
                 let folder = pins()?;
@@ -221,10 +224,22 @@ pub(super) fn two_unshares() -> Done {
 fn nested() -> Done {
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)?;
     become_root(65534)?;
-    mount(NOTHING, "/", NOTHING, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NOTHING)?;
+    mount(
+        NOTHING,
+        "/",
+        NOTHING,
+        MsFlags::MS_REC | MsFlags::MS_PRIVATE,
+        NOTHING,
+    )?;
     mount(Some("tmpfs"), "/tmp", Some("tmpfs"), MsFlags::empty(), NOTHING)?;
     fs::create_dir("/tmp/root")?;
-    mount(Some("/"), "/tmp/root", NOTHING, MsFlags::MS_BIND | MsFlags::MS_REC, NOTHING)?;
+    mount(
+        Some("/"),
+        "/tmp/root",
+        NOTHING,
+        MsFlags::MS_BIND | MsFlags::MS_REC,
+        NOTHING,
+    )?;
     chdir("/tmp/root")?;
     mount(Some("."), "/", NOTHING, MsFlags::MS_MOVE, NOTHING)?;
     chroot(".")?;
@@ -272,7 +287,9 @@ pub(super) fn helper() -> Result<i32, Failure> {
 
 fn number_in(file: &str) -> Result<i32, Failure> {
     let text = setup(file, fs::read_to_string(file))?;
-    text.trim().parse().map_err(|_| broken(format!("{file} holds `{text}`")))
+    text.trim()
+        .parse()
+        .map_err(|_| broken(format!("{file} holds `{text}`")))
 }
 
 fn agent() -> Result<Pid, Failure> {
@@ -340,13 +357,13 @@ const OBJ_GET: u32 = 7;
 /// Before the container: which objects there are. In this guest all are the enforcer's.
 fn enforcer_ids() -> Done {
     for Objects { next, file, .. } in [PROGRAMS, MAPS, LINKS] {
-        let mut ids = String::new();
+        let mut ids = Vec::new();
         let mut attribute = [0; 16];
         while raw::bpf(next, &mut attribute).is_ok() {
             attribute[0] = attribute[1];
-            ids += &format!("{}\n", attribute[0]);
+            ids.push(attribute[0].to_string());
         }
-        fs::write(file, ids)?;
+        fs::write(file, ids.join("\n"))?;
     }
     Ok(())
 }

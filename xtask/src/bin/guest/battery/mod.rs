@@ -21,6 +21,7 @@ mod row;
 mod scenarios;
 mod session;
 mod stage;
+mod views;
 
 use std::{
     collections::BTreeMap,
@@ -131,6 +132,7 @@ fn cases() -> Vec<Case> {
         capabilities::cases(),
         execution::cases(),
         files::cases(),
+        views::cases(),
         network::cases(),
         mounts::cases(),
         kernel::cases(),
@@ -145,7 +147,10 @@ fn cases() -> Vec<Case> {
 fn find(case: &str, step: usize) -> Result<Step> {
     let mut all = cases();
     all.push(audit::programs());
-    let found = all.into_iter().find(|one| one.id == case).context("no such case")?;
+    let found = all
+        .into_iter()
+        .find(|one| one.id == case)
+        .context("no such case")?;
     found.steps.into_iter().nth(step).context("no such step")
 }
 
@@ -181,13 +186,24 @@ fn run(only: &[String]) -> Result<ExitCode> {
         let complete = |case: &Case| (0..case.steps.len()).all(|step| made.contains_key(&(case.id, step)));
         let (finished, open): (Vec<_>, Vec<_>) = cases.into_iter().partition(complete);
         cases = open;
-        good &= print(&finished.iter().map(|case| conclude(case, made)).collect::<Vec<_>>())?;
+        good &= print(
+            &finished
+                .iter()
+                .map(|case| conclude(case, made))
+                .collect::<Vec<_>>(),
+        )?;
     }
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 fn conclude(case: &Case, made: &mut BTreeMap<(&'static str, usize), Tried>) -> Row {
-    let tried: Vec<Tried> = (0..case.steps.len()).filter_map(|step| made.remove(&(case.id, step))).collect();
+    let tried: Vec<Tried> = (0..case.steps.len())
+        .filter_map(|step| made.remove(&(case.id, step)))
+        .collect();
     match case.skip {
         Some(why) => Row::new(case.id, case.what, Verdict::Skipped, why),
         None => row::judge(case, &tried),
@@ -205,7 +221,11 @@ fn print(rows: &[Row]) -> Result<bool> {
 /// The steps of a policy: number of the case, number of the step.
 fn jobs(cases: &[Case], policy: &str) -> Vec<(usize, usize)> {
     let steps = |(number, case): (usize, &Case)| {
-        let of = case.steps.iter().enumerate().filter(|(_, step)| step.policy == policy);
+        let of = case
+            .steps
+            .iter()
+            .enumerate()
+            .filter(|(_, step)| step.policy == policy);
         of.map(|(step, _)| (number, step)).collect::<Vec<_>>()
     };
     cases.iter().enumerate().flat_map(steps).collect()
@@ -228,7 +248,10 @@ fn make(cases: &[Case], jobs: &[(usize, usize)], session: &Session, results: &Re
                         confined: confined.outcome,
                         events,
                     };
-                    results.lock().unwrap_or_else(PoisonError::into_inner).insert((id, step), tried);
+                    results
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .insert((id, step), tried);
                 }
             });
         }
@@ -237,17 +260,13 @@ fn make(cases: &[Case], jobs: &[(usize, usize)], session: &Session, results: &Re
 
 /// The rows that the reader of events has a part in; a flood that is refused without a policy voids them.
 fn audit_rows(session: &Session) -> Vec<Row> {
-    let rows = audit::rows(session);
-    match audit::unconfined(session) {
-        Ok(()) => rows,
-        Err(_) => {
-            let broken = |row| Row {
-                control: Control::Broken,
-                ..row
-            };
-            rows.into_iter().map(broken).collect()
+    let mut rows = audit::rows(session);
+    if audit::unconfined(session).is_err() {
+        for row in &mut rows {
+            row.control = Control::Broken;
         }
     }
+    rows
 }
 
 /// A policy that is not taken stops nothing.
@@ -276,7 +295,12 @@ mod tests {
             let names: BTreeSet<_> = case.steps.iter().map(|step| (step.policy, step.name)).collect();
             assert_eq!(names.len(), case.steps.len(), "{}", case.id);
             for step in &case.steps {
-                assert!(policies::find(step.policy).is_some(), "{}: {}", case.id, step.policy);
+                assert!(
+                    policies::find(step.policy).is_some(),
+                    "{}: {}",
+                    case.id,
+                    step.policy
+                );
             }
         }
     }
@@ -285,7 +309,11 @@ mod tests {
     fn every_case_with_steps_has_a_positive_control() {
         use super::case::Kind;
         for case in cases().iter().filter(|case| case.skip.is_none()) {
-            assert!(case.steps.iter().any(|step| step.kind == Kind::Plain), "{}", case.id);
+            assert!(
+                case.steps.iter().any(|step| step.kind == Kind::Plain),
+                "{}",
+                case.id
+            );
         }
     }
 }

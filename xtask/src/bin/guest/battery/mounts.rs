@@ -14,10 +14,10 @@ use rustix::mount::{FsPickFlags, OpenTreeFlags, fsconfig_reconfigure, fsconfig_s
 
 use super::{
     case::{Case, Done, Under},
-    files::{mask_proc, new_mount, tree},
     place::{Place, ROOT},
     policies::{ALLOW_LIST, MOUNTS, RUNTIME},
     raw,
+    views::{mask_proc, new_mount, tree},
 };
 use rustix::thread::CapabilitySet as Cap;
 
@@ -36,9 +36,13 @@ pub(super) fn cases() -> Vec<Case> {
             vec![
                 mounts.plain("mount a procfs", || new("proc", MsFlags::empty())),
                 mounts.attack("with the bit", || new("proc", MsFlags::from_bits_retain(0x200))),
-                mounts.attack("a cgroup2 with the bit", || new("cgroup2", MsFlags::from_bits_retain(0x200))),
+                mounts.attack("a cgroup2 with the bit", || {
+                    new("cgroup2", MsFlags::from_bits_retain(0x200))
+                }),
                 mounts.benign("mount a tmpfs", || new("tmpfs", MsFlags::empty())),
-                mounts.benign("mount a tmpfs with the bit", || new("tmpfs", MsFlags::from_bits_retain(0x200))),
+                mounts.benign("mount a tmpfs with the bit", || {
+                    new("tmpfs", MsFlags::from_bits_retain(0x200))
+                }),
             ],
         ),
         spellings(),
@@ -46,37 +50,55 @@ pub(super) fn cases() -> Vec<Case> {
             "M-6",
             "mount the types that exact names forget",
             vec![
-                mounts.plain("mount a cgroup hierarchy of version 1", || new_with("cgroup", Some("none,name=battery"))),
+                mounts.plain("mount a cgroup hierarchy of version 1", || {
+                    new_with("cgroup", Some("none,name=battery"))
+                }),
                 mounts.attack("cgroup2", || new("cgroup2", MsFlags::empty())),
-                listed.plain("mount a tmpfs where nothing is allowed", || new("tmpfs", MsFlags::empty())),
+                listed.plain("mount a tmpfs where nothing is allowed", || {
+                    new("tmpfs", MsFlags::empty())
+                }),
                 listed.attack("bpf", || new("bpf", MsFlags::empty())),
                 listed.attack("tracefs", || new("tracefs", MsFlags::empty())),
-                listed.attack("overlay", || {
-                    new_with("overlay", Some("lowerdir=/vault:/exact"))
+                listed.attack("overlay", || new_with("overlay", Some("lowerdir=/vault:/exact"))),
+                listed.attack("cgroup2 where nothing is allowed", || {
+                    new("cgroup2", MsFlags::empty())
                 }),
-                listed.attack("cgroup2 where nothing is allowed", || new("cgroup2", MsFlags::empty())),
             ],
         ),
         Case::new(
             "M-7",
             "unmount a mask",
             vec![
-                runtime.plain("unmount the mask of kcore", || Ok(umount2("/proc/kcore", MntFlags::empty())?))
+                runtime
+                    .plain("unmount the mask of kcore", || {
+                        Ok(umount2("/proc/kcore", MntFlags::empty())?)
+                    })
                     .after(mask_proc),
-                runtime.attack("lazily", || Ok(umount2("/proc/kcore", MntFlags::MNT_DETACH)?)).after(mask_proc),
-                runtime.attack("the read-only mount of /proc/sys", || {
-                    Ok(umount2("/proc/sys", MntFlags::MNT_DETACH)?)
-                })
-                .after(mask_proc),
-                runtime.attack("by a relative path", || {
-                    chdir("/proc")?;
-                    Ok(umount2("kcore", MntFlags::MNT_DETACH)?)
-                })
-                .after(mask_proc),
-                runtime.attack("by moving it away", || {
-                    Ok(mount(Some("/proc/sys"), "/stack", NOTHING, MsFlags::MS_MOVE, NOTHING)?)
-                })
-                .after(mask_proc),
+                runtime
+                    .attack("lazily", || Ok(umount2("/proc/kcore", MntFlags::MNT_DETACH)?))
+                    .after(mask_proc),
+                runtime
+                    .attack("the read-only mount of /proc/sys", || {
+                        Ok(umount2("/proc/sys", MntFlags::MNT_DETACH)?)
+                    })
+                    .after(mask_proc),
+                runtime
+                    .attack("by a relative path", || {
+                        chdir("/proc")?;
+                        Ok(umount2("kcore", MntFlags::MNT_DETACH)?)
+                    })
+                    .after(mask_proc),
+                runtime
+                    .attack("by moving it away", || {
+                        Ok(mount(
+                            Some("/proc/sys"),
+                            "/stack",
+                            NOTHING,
+                            MsFlags::MS_MOVE,
+                            NOTHING,
+                        )?)
+                    })
+                    .after(mask_proc),
             ],
         ),
     ]
@@ -92,19 +114,31 @@ fn new_interface() -> Case {
             mounts.plain("a procfs by mount", || new("proc", MsFlags::empty())),
             mounts.attack("a procfs by fsopen", || used(&new_mount("proc")?, "self")),
             mounts.plain("a securityfs by mount", || new("securityfs", MsFlags::empty())),
-            mounts.attack("a securityfs by fsopen", || used(&new_mount("securityfs")?, "lsm")),
+            mounts.attack("a securityfs by fsopen", || {
+                used(&new_mount("securityfs")?, "lsm")
+            }),
             mounts.plain("a cgroup2 by mount", || new("cgroup2", MsFlags::empty())),
-            mounts.attack("a cgroup2 by fsopen", || used(&new_mount("cgroup2")?, "cgroup.procs")),
+            mounts.attack("a cgroup2 by fsopen", || {
+                used(&new_mount("cgroup2")?, "cgroup.procs")
+            }),
             mounts.benign("a tmpfs by fsopen", || used(&new_mount("tmpfs")?, ".")),
-            runtime.plain("make a read-only mount writable", || {
-                let flags = MsFlags::MS_REMOUNT | MsFlags::MS_BIND;
-                Ok(mount(NOTHING, "/proc/sys", NOTHING, flags, NOTHING)?)
-            })
-            .after(mask_proc),
-            runtime.attack("make it writable by mount_setattr", || {
-                Ok(raw::mount_setattr(None, c"/proc/sys", 0, 0, libc::MOUNT_ATTR_RDONLY)?)
-            })
-            .after(mask_proc),
+            runtime
+                .plain("make a read-only mount writable", || {
+                    let flags = MsFlags::MS_REMOUNT | MsFlags::MS_BIND;
+                    Ok(mount(NOTHING, "/proc/sys", NOTHING, flags, NOTHING)?)
+                })
+                .after(mask_proc),
+            runtime
+                .attack("make it writable by mount_setattr", || {
+                    Ok(raw::mount_setattr(
+                        None,
+                        c"/proc/sys",
+                        0,
+                        0,
+                        libc::MOUNT_ATTR_RDONLY,
+                    )?)
+                })
+                .after(mask_proc),
             runtime.attack("make it writable by fspick", || {
                 let picked = fspick(rustix::fs::CWD, "/vol", FsPickFlags::empty())?;
                 fsconfig_set_flag(&picked, "rw")?;
@@ -161,7 +195,12 @@ fn new_with(kind: &str, data: Option<&str>) -> Done {
 /// A mount is only worth what is reached through it.
 fn used(made: &OwnedFd, name: &str) -> Done {
     use rustix::fs::{Mode, OFlags, openat};
-    openat(made, name, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::PATH, Mode::empty())?;
+    openat(
+        made,
+        name,
+        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::PATH,
+        Mode::empty(),
+    )?;
     Ok(())
 }
 

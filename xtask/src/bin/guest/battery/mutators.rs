@@ -16,9 +16,10 @@ use nix::{
     unistd::{mkfifo, truncate},
 };
 use rustix::fs::{
-    AtFlags, CWD, FileType, IFlags, Mode as RustixMode, OFlags, RenameFlags, Timespec, Timestamps, XattrFlags, chmodat, chownat,
-    fremovexattr, fsetxattr, futimens, ioctl_getflags, ioctl_setflags, linkat, lsetxattr, mkdirat, mknodat, open,
-    openat, removexattr, renameat, renameat_with, setxattr, symlinkat, unlinkat, utimensat,
+    AtFlags, CWD, FileType, IFlags, Mode as RustixMode, OFlags, RenameFlags, Timespec, Timestamps,
+    XattrFlags, chmodat, chownat, fremovexattr, fsetxattr, futimens, ioctl_getflags, ioctl_setflags, linkat,
+    lsetxattr, mkdirat, mknodat, open, openat, removexattr, renameat, renameat_with, setxattr, symlinkat,
+    unlinkat, utimensat,
 };
 
 use super::{
@@ -51,8 +52,8 @@ const TRUSTED: &str = "trusted.battery";
 const ACL: &str = "system.posix_acl_access";
 /// Version 2; the owner and the group may read and write, others may read.
 const ACL_VALUE: [u8; 28] = [
-    2, 0, 0, 0, 1, 0, 6, 0, 0xff, 0xff, 0xff, 0xff, 4, 0, 6, 0, 0xff, 0xff, 0xff, 0xff, 0x20, 0, 4, 0, 0xff, 0xff,
-    0xff, 0xff,
+    2, 0, 0, 0, 1, 0, 6, 0, 0xff, 0xff, 0xff, 0xff, 4, 0, 6, 0, 0xff, 0xff, 0xff, 0xff, 0x20, 0, 4, 0, 0xff,
+    0xff, 0xff, 0xff,
 ];
 
 pub(super) fn case() -> Case {
@@ -61,7 +62,11 @@ pub(super) fn case() -> Case {
         "change a write-protected file or folder by calls that are no open",
         direct()
             .into_iter()
-            .chain(INHERITED.iter().map(|(name, run)| Under(RULES, ROOT).attack(name, *run).after(inherit_writable)))
+            .chain(
+                INHERITED
+                    .iter()
+                    .map(|(name, run)| Under(RULES, ROOT).attack(name, *run).after(inherit_writable)),
+            )
             .collect(),
     )
 }
@@ -75,7 +80,12 @@ fn direct() -> Vec<Step> {
     let rules = Under(RULES, ROOT);
     let mut steps = vec![rules.plain("open it for writing", || open_write(&file()))];
     let tables: [&[Entry]; 4] = [CONTENT, NAMES, ATTRIBUTES, DESCRIPTORS];
-    steps.extend(tables.into_iter().flatten().map(|(name, run)| rules.attack(name, *run)));
+    steps.extend(
+        tables
+            .into_iter()
+            .flatten()
+            .map(|(name, run)| rules.attack(name, *run)),
+    );
     steps.push(rules.benign("the same calls elsewhere", elsewhere));
     steps
 }
@@ -84,14 +94,22 @@ fn renames() -> Vec<Step> {
     let rules = Under(RULES, ROOT);
     vec![
         rules.plain("open it for writing", || open_write(&file())),
-        rules.attack("rename it away", || Ok(fs::rename(file(), format!("{}/work/away", base()))?)),
+        rules.attack("rename it away", || {
+            Ok(fs::rename(file(), format!("{}/work/away", base()))?)
+        }),
         rules.attack("rename over it", || Ok(fs::rename(neighbour()?, file())?)),
-        rules.attack("exchange, it being the new name", || exchange(&neighbour()?, &file())),
-        rules.attack("exchange, it being the old name", || exchange(&file(), &neighbour()?)),
+        rules.attack("exchange, it being the new name", || {
+            exchange(&neighbour()?, &file())
+        }),
+        rules.attack("exchange, it being the old name", || {
+            exchange(&file(), &neighbour()?)
+        }),
         rules.attack("rename the folder", || {
             Ok(fs::rename(format!("{}/ro", base()), format!("{}/rw", base()))?)
         }),
-        rules.benign("rename another file", || Ok(fs::rename(neighbour()?, format!("{}/work/other", base()))?)),
+        rules.benign("rename another file", || {
+            Ok(fs::rename(neighbour()?, format!("{}/work/other", base()))?)
+        }),
     ]
 }
 
@@ -142,7 +160,9 @@ const NAMES: &[Entry] = &[
         Ok(())
     }),
     ("rmdir", || Ok(fs::remove_dir(at("empty"))?)),
-    ("unlinkat with AT_REMOVEDIR", || Ok(unlinkat(folder()?, "empty", AtFlags::REMOVEDIR)?)),
+    ("unlinkat with AT_REMOVEDIR", || {
+        Ok(unlinkat(folder()?, "empty", AtFlags::REMOVEDIR)?)
+    }),
     ("mkdir", || Ok(fs::create_dir(at("new"))?)),
     ("mkdirat", || Ok(mkdirat(folder()?, "new", RustixMode::RWXU)?)),
     ("mkdir by io_uring", || {
@@ -155,14 +175,26 @@ const NAMES: &[Entry] = &[
         })?;
         Ok(())
     }),
-    ("mknod", || Ok(mknod(at("new").as_str(), SFlag::S_IFIFO, Mode::S_IRUSR, 0)?)),
-    ("mknodat", || Ok(mknodat(folder()?, "new", FileType::RegularFile, RustixMode::RUSR, 0)?)),
+    ("mknod", || {
+        Ok(mknod(at("new").as_str(), SFlag::S_IFIFO, Mode::S_IRUSR, 0)?)
+    }),
+    ("mknodat", || {
+        Ok(mknodat(
+            folder()?,
+            "new",
+            FileType::RegularFile,
+            RustixMode::RUSR,
+            0,
+        )?)
+    }),
     ("mkfifo", || Ok(mkfifo(at("new").as_str(), Mode::S_IRUSR)?)),
     ("symlink", || Ok(symlink("anything", at("new"))?)),
     ("symlinkat", || Ok(symlinkat("anything", folder()?, "new")?)),
     ("link into it", || Ok(fs::hard_link(neighbour()?, at("new"))?)),
     ("rename into it", || Ok(fs::rename(neighbour()?, at("new"))?)),
-    ("renameat out of it", || Ok(renameat(folder()?, "file", CWD, format!("{}/work/away", base()))?)),
+    ("renameat out of it", || {
+        Ok(renameat(folder()?, "file", CWD, format!("{}/work/away", base()))?)
+    }),
     ("bind a unix socket in it", || {
         UnixListener::bind(at("socket"))?;
         Ok(())
@@ -170,36 +202,60 @@ const NAMES: &[Entry] = &[
 ];
 
 const ATTRIBUTES: &[Entry] = &[
-    ("chmod", || Ok(fs::set_permissions(file(), PermissionsExt::from_mode(0o600))?)),
-    ("fchmodat", || Ok(chmodat(folder()?, "file", RustixMode::RUSR, AtFlags::empty())?)),
+    ("chmod", || {
+        Ok(fs::set_permissions(file(), PermissionsExt::from_mode(0o600))?)
+    }),
+    ("fchmodat", || {
+        Ok(chmodat(folder()?, "file", RustixMode::RUSR, AtFlags::empty())?)
+    }),
     ("chown", || Ok(chown(file(), Some(1), Some(1))?)),
     ("lchown", || Ok(lchown(file(), Some(1), Some(1))?)),
     ("fchownat", || {
-        Ok(chownat(folder()?, "file", None, Some(rustix::fs::Gid::from_raw(1)), AtFlags::empty())?)
+        Ok(chownat(
+            folder()?,
+            "file",
+            None,
+            Some(rustix::fs::Gid::from_raw(1)),
+            AtFlags::empty(),
+        )?)
     }),
-    ("setxattr", || Ok(setxattr(file(), TRUSTED, b"x", XattrFlags::empty())?)),
-    ("lsetxattr", || Ok(lsetxattr(file(), TRUSTED, b"x", XattrFlags::empty())?)),
+    ("setxattr", || {
+        Ok(setxattr(file(), TRUSTED, b"x", XattrFlags::empty())?)
+    }),
+    ("lsetxattr", || {
+        Ok(lsetxattr(file(), TRUSTED, b"x", XattrFlags::empty())?)
+    }),
     ("removexattr", || match removexattr(file(), TRUSTED) {
         // There is none: the kernel has let us try.
         Err(rustix::io::Errno::NODATA) => Ok(()),
         other => Ok(other?),
     }),
-    ("set an ACL", || Ok(setxattr(file(), ACL, &ACL_VALUE, XattrFlags::empty())?)),
+    ("set an ACL", || {
+        Ok(setxattr(file(), ACL, &ACL_VALUE, XattrFlags::empty())?)
+    }),
     ("remove an ACL", || match removexattr(file(), ACL) {
         Err(rustix::io::Errno::NODATA) => Ok(()),
         other => Ok(other?),
     }),
-    ("utimensat with a time", || Ok(utimensat(CWD, file(), &times(), AtFlags::empty())?)),
-    ("utimensat relative to the folder", || Ok(utimensat(folder()?, "file", &times(), AtFlags::empty())?)),
+    ("utimensat with a time", || {
+        Ok(utimensat(CWD, file(), &times(), AtFlags::empty())?)
+    }),
+    ("utimensat relative to the folder", || {
+        Ok(utimensat(folder()?, "file", &times(), AtFlags::empty())?)
+    }),
     ("touch", || Ok(utimensat(CWD, file(), &now(), AtFlags::empty())?)),
     ("file_setattr", || raw::file_setattr(&raw::text(&file()))),
 ];
 
 /// With a descriptor that may only read.
 const DESCRIPTORS: &[Entry] = &[
-    ("fchmod", || Ok(reading()?.set_permissions(PermissionsExt::from_mode(0o600))?)),
+    ("fchmod", || {
+        Ok(reading()?.set_permissions(PermissionsExt::from_mode(0o600))?)
+    }),
     ("fchown", || Ok(fchown(reading()?, Some(1), Some(1))?)),
-    ("fsetxattr", || Ok(fsetxattr(reading()?, TRUSTED, b"x", XattrFlags::empty())?)),
+    ("fsetxattr", || {
+        Ok(fsetxattr(reading()?, TRUSTED, b"x", XattrFlags::empty())?)
+    }),
     ("fremovexattr", || match fremovexattr(reading()?, TRUSTED) {
         Err(rustix::io::Errno::NODATA) => Ok(()),
         other => Ok(other?),
@@ -268,7 +324,10 @@ fn neighbour() -> Result<String, Failure> {
 
 fn folder() -> Result<OwnedFd, Failure> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-    setup("open the folder", openat(CWD, format!("{}/ro", base()), flags, RustixMode::empty()))
+    setup(
+        "open the folder",
+        openat(CWD, format!("{}/ro", base()), flags, RustixMode::empty()),
+    )
 }
 
 fn reading() -> Result<File, Failure> {
@@ -289,7 +348,7 @@ fn times() -> Timestamps {
 fn now() -> Timestamps {
     let time = Timespec {
         tv_sec: 0,
-        tv_nsec: rustix::fs::UTIME_NOW.into(),
+        tv_nsec: rustix::fs::UTIME_NOW,
     };
     Timestamps {
         last_access: time,

@@ -34,7 +34,11 @@ pub(super) fn cases() -> Vec<Case> {
     vec![
         fast_open(),
         datagrams(),
-        Case::new("N-3", "reach a denied IPv4 address as an IPv6 address", disguises(rules)),
+        Case::new(
+            "N-3",
+            "reach a denied IPv4 address as an IPv6 address",
+            disguises(rules),
+        ),
         protocols(),
         servers(),
         Case::skipped(
@@ -49,7 +53,8 @@ pub(super) fn cases() -> Vec<Case> {
                 rules.plain("connect to a denied address", || connect(DENIED)),
                 rules.benign("connect to another address", || connect("10.7.7.7:80")),
                 rules.benign("connect to another port", || connect("10.1.2.3:91")),
-                Under(SOCKETS, ROOT.networked()).plain("make a TCP socket", || make(INET, STREAM, libc::IPPROTO_TCP)),
+                Under(SOCKETS, ROOT.networked())
+                    .plain("make a TCP socket", || make(INET, STREAM, libc::IPPROTO_TCP)),
                 Under(SOCKETS, ROOT.networked()).benign("use a unix stream", unix_stream),
             ],
         ),
@@ -69,10 +74,16 @@ fn fast_open() -> Case {
                 Ok(raw::sendmsg(socket, b"x", &address(DENIED)?, &[], FAST_OPEN)?)
             }),
             rules.attack("sendmmsg", || {
-                Ok(raw::sendmmsg(socket(INET, STREAM, 0)?, &address(DENIED)?, FAST_OPEN)?)
+                Ok(raw::sendmmsg(
+                    socket(INET, STREAM, 0)?,
+                    &address(DENIED)?,
+                    FAST_OPEN,
+                )?)
             }),
             rules.attack("sendto of an IPv6 socket", || fast(INET6, 0, MAPPED)),
-            rules.attack("io_uring sendmsg", || uring_send(&socket(INET, STREAM, 0)?, DENIED, FAST_OPEN)),
+            rules.attack("io_uring sendmsg", || {
+                uring_send(&socket(INET, STREAM, 0)?, DENIED, FAST_OPEN)
+            }),
             rules.attack("io_uring connect", || uring_connect(DENIED)),
             rules.attack("connect of an MPTCP socket", || {
                 Ok(raw::connect(socket(INET, STREAM, MPTCP)?, &address(DENIED)?)?)
@@ -93,11 +104,25 @@ fn datagrams() -> Case {
             rules.plain("connect a UDP socket", || {
                 Ok(raw::connect(socket(INET, DATAGRAM, 0)?, &address(DENIED_UDP)?)?)
             }),
-            rules.attack("sendto", || send(&socket(INET, DATAGRAM, 0)?, &address(DENIED_UDP)?)),
-            rules.attack("sendmsg", || {
-                Ok(raw::sendmsg(socket(INET, DATAGRAM, 0)?, b"x", &address(DENIED_UDP)?, &[], 0)?)
+            rules.attack("sendto", || {
+                send(&socket(INET, DATAGRAM, 0)?, &address(DENIED_UDP)?)
             }),
-            rules.attack("sendmmsg", || Ok(raw::sendmmsg(socket(INET, DATAGRAM, 0)?, &address(DENIED_UDP)?, 0)?)),
+            rules.attack("sendmsg", || {
+                Ok(raw::sendmsg(
+                    socket(INET, DATAGRAM, 0)?,
+                    b"x",
+                    &address(DENIED_UDP)?,
+                    &[],
+                    0,
+                )?)
+            }),
+            rules.attack("sendmmsg", || {
+                Ok(raw::sendmmsg(
+                    socket(INET, DATAGRAM, 0)?,
+                    &address(DENIED_UDP)?,
+                    0,
+                )?)
+            }),
             rules.attack("sendto with AF_UNSPEC", || {
                 let mut to = address(DENIED_UDP)?;
                 to[..2].fill(0);
@@ -113,19 +138,33 @@ fn datagrams() -> Case {
                 control[8] = 17;
                 control[12] = 103;
                 control[16] = 1;
-                Ok(raw::sendmsg(socket(INET, DATAGRAM, 0)?, b"xy", &address(DENIED_UDP)?, &control, 0)?)
+                Ok(raw::sendmsg(
+                    socket(INET, DATAGRAM, 0)?,
+                    b"xy",
+                    &address(DENIED_UDP)?,
+                    &control,
+                    0,
+                )?)
             }),
-            rules.attack("io_uring sendmsg", || uring_send(&socket(INET, DATAGRAM, 0)?, DENIED_UDP, 0)),
+            rules.attack("io_uring sendmsg", || {
+                uring_send(&socket(INET, DATAGRAM, 0)?, DENIED_UDP, 0)
+            }),
             rules.attack("a raw packet with its own header", || {
                 let socket = socket(INET, libc::SOCK_RAW, libc::IPPROTO_RAW)?;
                 send_packet(&socket)
             }),
-            rules.attack("UDP-Lite", || send(&socket(INET, DATAGRAM, 136)?, &address(DENIED_UDP)?)),
+            rules.attack("UDP-Lite", || {
+                send(&socket(INET, DATAGRAM, 136)?, &address(DENIED_UDP)?)
+            }),
             rules.benign("sendto another address", || {
                 send(&socket(INET, DATAGRAM, 0)?, &address("10.7.7.7:85")?)
             }),
-            sockets.plain("make a packet socket", || make(libc::AF_PACKET, libc::SOCK_RAW, 0)),
-            sockets.attack("a packet socket of datagrams", || make(libc::AF_PACKET, DATAGRAM, 0)),
+            sockets.plain("make a packet socket", || {
+                make(libc::AF_PACKET, libc::SOCK_RAW, 0)
+            }),
+            sockets.attack("a packet socket of datagrams", || {
+                make(libc::AF_PACKET, DATAGRAM, 0)
+            }),
         ],
     )
     .note("what a packet socket sends has no destination that a hook could see; the rule is about the socket")
@@ -139,16 +178,24 @@ fn disguises(rules: Under) -> Vec<Step> {
             send(&socket(INET6, DATAGRAM, 0)?, &address("[::ffff:10.1.2.3]:85")?)
         }),
         rules.attack("fast open to the mapped address", || fast(INET6, 0, MAPPED)),
-        rules.attack("connect to an address of a denied network, mapped", || connect("[::ffff:10.9.8.7]:91")),
+        rules.attack("connect to an address of a denied network, mapped", || {
+            connect("[::ffff:10.9.8.7]:91")
+        }),
         rules.attack("sendto one of it", || {
             send(&socket(INET6, DATAGRAM, 0)?, &address("[::ffff:10.9.8.7]:85")?)
         }),
-        rules.attack("connect to the metadata service, mapped", || connect("[::ffff:169.254.169.254]:80")),
+        rules.attack("connect to the metadata service, mapped", || {
+            connect("[::ffff:169.254.169.254]:80")
+        }),
         rules.attack("connect through NAT64", || connect("[64:ff9b::a01:203]:80")),
         rules.attack("connect through 6to4", || connect("[2002:a01:203::1]:80")),
-        rules.attack("connect to the loopback as the unspecified address", || connect("0.0.0.0:81")),
+        rules.attack("connect to the loopback as the unspecified address", || {
+            connect("0.0.0.0:81")
+        }),
         rules.attack("the same as an IPv6 address", || connect("[::]:81")),
-        rules.benign("connect to another mapped address", || connect("[::ffff:10.7.7.7]:80")),
+        rules.benign("connect to another mapped address", || {
+            connect("[::ffff:10.7.7.7]:80")
+        }),
     ]
 }
 
@@ -163,12 +210,20 @@ fn protocols() -> Case {
             sockets.attack("a stream with protocol 0", || make(INET, STREAM, 0)),
             sockets.attack("datagrams with protocol 0", || make(INET, DATAGRAM, 0)),
             sockets.attack("an IPv6 stream with protocol 0", || make(INET6, STREAM, 0)),
-            sockets.attack("flags beside the type", || make(INET, STREAM | libc::SOCK_CLOEXEC, 0)),
+            sockets.attack("flags beside the type", || {
+                make(INET, STREAM | libc::SOCK_CLOEXEC, 0)
+            }),
             sockets.attack("MPTCP", || make(INET, STREAM, MPTCP)),
             sockets.attack("UDP-Lite", || make(INET, DATAGRAM, 136)),
-            sockets.attack("ICMP by a raw socket", || make(INET, libc::SOCK_RAW, libc::IPPROTO_ICMP)),
-            sockets.attack("ICMP by a ping socket", || make(INET, DATAGRAM, libc::IPPROTO_ICMP)),
-            sockets.attack("ICMPv6 by a ping socket", || make(INET6, DATAGRAM, libc::IPPROTO_ICMPV6)),
+            sockets.attack("ICMP by a raw socket", || {
+                make(INET, libc::SOCK_RAW, libc::IPPROTO_ICMP)
+            }),
+            sockets.attack("ICMP by a ping socket", || {
+                make(INET, DATAGRAM, libc::IPPROTO_ICMP)
+            }),
+            sockets.attack("ICMPv6 by a ping socket", || {
+                make(INET6, DATAGRAM, libc::IPPROTO_ICMPV6)
+            }),
             sockets.benign("a unix socket", unix_stream),
             sockets.benign("a netlink socket", || make(libc::AF_NETLINK, libc::SOCK_RAW, 0)),
         ],
@@ -205,16 +260,17 @@ fn servers() -> Case {
                 })?;
                 Ok(())
             }),
-            ingress.attack("accept on an inherited listener", || {
-                let listener = TcpListener::from(raw::inherited(100)?);
-                setup("do not wait", listener.set_nonblocking(true))?;
-                match listener.accept() {
-                    // Nobody has called: the kernel would have let us take the call.
-                    Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(()),
-                    other => Ok(other.map(drop)?),
-                }
-            })
-            .after(|| inherit(TcpListener::bind("127.0.0.1:7002")?)),
+            ingress
+                .attack("accept on an inherited listener", || {
+                    let listener = TcpListener::from(raw::inherited(100)?);
+                    setup("do not wait", listener.set_nonblocking(true))?;
+                    match listener.accept() {
+                        // Nobody has called: the kernel would have let us take the call.
+                        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(()),
+                        other => Ok(other.map(drop)?),
+                    }
+                })
+                .after(|| inherit(TcpListener::bind("127.0.0.1:7002")?)),
             ingress.benign("bind to another port", || listen("127.0.0.1:6001")),
         ],
     )
@@ -258,7 +314,12 @@ pub(super) fn connect(to: &str) -> Done {
 
 /// Sends with TCP fast open: the connection begins without `connect`.
 pub(super) fn fast(domain: i32, protocol: i32, to: &str) -> Done {
-    Ok(raw::sendto(socket(domain, STREAM, protocol)?, b"x", &address(to)?, FAST_OPEN)?)
+    Ok(raw::sendto(
+        socket(domain, STREAM, protocol)?,
+        b"x",
+        &address(to)?,
+        FAST_OPEN,
+    )?)
 }
 
 fn send(socket: &OwnedFd, to: &[u8]) -> Done {

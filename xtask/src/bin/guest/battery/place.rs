@@ -88,7 +88,7 @@ const NOTHING: Option<&str> = None;
 const ROOT_FOLDER: &str = "/ct/root";
 /// Where the step leaves its outcome: a file that both sides of the new root see.
 const ANSWER: &str = "/tmp/answer";
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(2);
 
 /// The first half: makes the namespaces and waits for the second half, which is process 1 in them.
 pub(super) fn launch(case: &str, step: usize, cgroup: Option<&str>, agent: u32) -> Result<Launched> {
@@ -107,7 +107,10 @@ pub(super) fn launch(case: &str, step: usize, cgroup: Option<&str>, agent: u32) 
     }
     let child = raw::fork_into(|| {
         let result = enter(case, step, &found, cgroup);
-        let _ = fs::write("/tmp/errors", format!("{:#}", result.err().unwrap_or_else(|| anyhow!("it returned"))));
+        let _ = fs::write(
+            "/tmp/errors",
+            format!("{:#}", result.err().unwrap_or_else(|| anyhow!("it returned"))),
+        );
     })
     .context("start the second half")?;
     let pid = child.as_raw();
@@ -140,25 +143,46 @@ pub(super) fn launch(case: &str, step: usize, cgroup: Option<&str>, agent: u32) 
 
 /// Like a container's root: an overlay, in it a few mounts. What a step does to it is gone with it.
 fn root() -> Result<()> {
-    mount(NOTHING, "/", NOTHING, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NOTHING)?;
+    mount(
+        NOTHING,
+        "/",
+        NOTHING,
+        MsFlags::MS_REC | MsFlags::MS_PRIVATE,
+        NOTHING,
+    )?;
     let tmpfs = |path: &str| mount(Some("tmpfs"), path, Some("tmpfs"), MsFlags::empty(), NOTHING);
     tmpfs("/ct")?;
     for folder in ["/ct/upper", "/ct/work", ROOT_FOLDER] {
         fs::create_dir(folder)?;
     }
     let layers = "lowerdir=/,upperdir=/ct/upper,workdir=/ct/work";
-    mount(Some("overlay"), ROOT_FOLDER, Some("overlay"), MsFlags::empty(), Some(layers))
-        .context("mount the overlay")?;
+    mount(
+        Some("overlay"),
+        ROOT_FOLDER,
+        Some("overlay"),
+        MsFlags::empty(),
+        Some(layers),
+    )
+    .context("mount the overlay")?;
     for folder in ["sys", "dev", "proc"] {
         let source = format!("/{folder}");
         let target = format!("{ROOT_FOLDER}/{folder}");
-        mount(Some(source.as_str()), target.as_str(), NOTHING, MsFlags::MS_BIND | MsFlags::MS_REC, NOTHING)
-            .with_context(|| format!("bind {source}"))?;
+        mount(
+            Some(source.as_str()),
+            target.as_str(),
+            NOTHING,
+            MsFlags::MS_BIND | MsFlags::MS_REC,
+            NOTHING,
+        )
+        .with_context(|| format!("bind {source}"))?;
     }
     for folder in ["tmp", "run", "vol"] {
         tmpfs(&format!("{ROOT_FOLDER}/{folder}"))?;
     }
-    fs::set_permissions(format!("{ROOT_FOLDER}/tmp"), std::os::unix::fs::PermissionsExt::from_mode(0o1777))?;
+    fs::set_permissions(
+        format!("{ROOT_FOLDER}/tmp"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o1777),
+    )?;
     chdir(ROOT_FOLDER)?;
     mount(Some("."), "/", NOTHING, MsFlags::MS_MOVE, NOTHING).context("move the root")?;
     chroot(".")?;
@@ -167,10 +191,9 @@ fn root() -> Result<()> {
 }
 
 fn network() -> Result<()> {
-    let mut script = "ip link set lo up".to_owned();
-    for address in stage::ADDRESSES {
-        script += &format!(" && ip addr add {address} dev lo");
-    }
+    let add = |address: &&str| format!("ip addr add {address} dev lo");
+    let addresses: Vec<String> = stage::ADDRESSES.iter().map(add).collect();
+    let script = format!("ip link set lo up && {}", addresses.join(" && "));
     busybox(&["sh", "-c", &script])?;
     fs::write("/proc/sys/net/ipv4/tcp_fastopen", "1").context("switch TCP fast open on")?;
     fs::write("/proc/sys/net/ipv4/ping_group_range", "0 2147483647").context("allow ping sockets")?;
@@ -218,8 +241,16 @@ fn enter(case: &str, step: usize, found: &Step, cgroup: Option<&str>) -> Result<
     }
     if place.uid != 0 {
         setgroups(&[])?;
-        setresgid(Gid::from_raw(place.uid), Gid::from_raw(place.uid), Gid::from_raw(place.uid))?;
-        setresuid(Uid::from_raw(place.uid), Uid::from_raw(place.uid), Uid::from_raw(place.uid))?;
+        setresgid(
+            Gid::from_raw(place.uid),
+            Gid::from_raw(place.uid),
+            Gid::from_raw(place.uid),
+        )?;
+        setresuid(
+            Uid::from_raw(place.uid),
+            Uid::from_raw(place.uid),
+            Uid::from_raw(place.uid),
+        )?;
     }
     let error = Command::new("/varmor-guest")
         .args(["battery", "--one", case, "--step", &step.to_string()])

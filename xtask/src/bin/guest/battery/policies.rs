@@ -13,7 +13,7 @@ pub(super) const RULES: &str = "rules";
 pub(super) const NO_CAPABILITY: &str = "no-capability";
 /// Some capabilities, for programs that have all of them.
 pub(super) const SOME_CAPABILITIES: &str = "some-capabilities";
-/// The mode's own rules, all mount rules, core_pattern; ptrace is audited by a raw rule besides.
+/// The mode's own rules, all mount rules, `core_pattern`; ptrace is audited by a raw rule besides.
 pub(super) const RUNTIME: &str = "runtime";
 /// Kinds of mounts one by one.
 pub(super) const MOUNTS: &str = "mounts";
@@ -186,6 +186,7 @@ pub(super) const ALL: &[Policy] = &[
           processes:
           - {pattern: "/varmor-guest", permissions: [exec]}
           - {pattern: "/tools/other", permissions: [exec]}
+          capabilities: [all]
 "#],
     },
     Policy {
@@ -215,7 +216,11 @@ pub(super) fn text(policy: &Policy) -> String {
         return many();
     }
     let parts = policy.parts.iter().enumerate().map(|(number, part)| {
-        document(&format!("{}-{number}", policy.name), "{kind: Pod, name: any}", part)
+        document(
+            &format!("{}-{number}", policy.name),
+            "{kind: Pod, name: any}",
+            part,
+        )
     });
     parts.collect()
 }
@@ -231,10 +236,13 @@ pub(super) fn document(name: &str, target: &str, part: &str) -> String {
 
 /// A policy of 300 rules, the last of which protects.
 fn many() -> String {
-    let mut part = "\n    mode: EnhanceProtect\n    enhanceProtect:\n      bpfRawRules:\n        files:\n".to_owned();
-    for number in 0..300 {
-        part += &format!("        - {{qualifiers: [deny], pattern: \"/many/{number}/**\", permissions: [all]}}\n");
-    }
-    part += "        - {qualifiers: [deny], pattern: \"/prot/**\", permissions: [all]}\n";
+    let head = "\n    mode: EnhanceProtect\n    enhanceProtect:\n      bpfRawRules:\n        files:\n";
+    let rule = |pattern: &str| {
+        format!("        - {{qualifiers: [deny], pattern: \"{pattern}\", permissions: [all]}}\n")
+    };
+    let rules: String = (0..300)
+        .map(|number| rule(&format!("/many/{number}/**")))
+        .collect();
+    let part = format!("{head}{rules}{}", rule("/prot/**"));
     document(MANY, "{kind: Pod, name: any}", &part)
 }

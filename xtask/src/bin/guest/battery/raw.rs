@@ -32,9 +32,9 @@ pub(super) const PROOF: i32 = 42;
 ///
 /// SAFETY (of callers): pointers among the arguments point to memory of the size that the call reads or writes.
 unsafe fn call(number: i64, arguments: [u64; 6]) -> nix::Result<i64> {
-    let [a, b, c, d, e, f] = arguments;
+    let [one, two, three, four, five, six] = arguments;
     // SAFETY: the caller vouches for the pointers.
-    Errno::result(unsafe { libc::syscall(number, a, b, c, d, e, f) })
+    Errno::result(unsafe { libc::syscall(number, one, two, three, four, five, six) })
 }
 
 fn fd_of(result: nix::Result<i64>) -> nix::Result<OwnedFd> {
@@ -60,11 +60,13 @@ const HERE: u64 = (-100_i64).cast_unsigned();
 
 /// Runs `part` in a child and returns what became of it.
 pub(super) fn in_child(part: impl FnOnce() -> Done) -> Done {
-    // SAFETY: steps are single-threaded programs, so the child may do anything.
-    child(part, || unsafe { fork() }.map(|forked| match forked {
-        ForkResult::Child => 0,
-        ForkResult::Parent { child } => i64::from(child.as_raw()),
-    }))
+    child(part, || {
+        // SAFETY: steps are single-threaded programs, so the child may do anything.
+        Ok(match unsafe { fork() }? {
+            ForkResult::Child => 0,
+            ForkResult::Parent { child } => i64::from(child.as_raw()),
+        })
+    })
 }
 
 /// As [`in_child`], for a child made by clone(2) with these flags.
@@ -81,7 +83,9 @@ pub(super) fn in_clone3(flags: i32, part: impl FnOnce() -> Done) -> Done {
     arguments[0] = u64::from(flags.cast_unsigned());
     arguments[4] = u64::from(libc::SIGCHLD.cast_unsigned());
     // SAFETY: as in `in_clone`; the kernel reads 64 bytes.
-    child(part, || unsafe { call(libc::SYS_clone3, [address(&arguments), 64, 0, 0, 0, 0]) })
+    child(part, || unsafe {
+        call(libc::SYS_clone3, [address(&arguments), 64, 0, 0, 0, 0])
+    })
 }
 
 /// The child says by its exit code what became of the part, and by a pipe why.
@@ -134,7 +138,13 @@ pub(super) fn execveat(folder: impl AsFd, path: &CStr, arguments: &[&CStr], flag
 /// Asks the kernel to load a module from a file.
 pub(super) fn finit_module(file: impl AsFd) -> nix::Result<()> {
     // SAFETY: the second argument is an empty string.
-    unsafe { call(libc::SYS_finit_module, [number(&file), c"".as_ptr() as u64, 0, 0, 0, 0]) }.map(drop)
+    unsafe {
+        call(
+            libc::SYS_finit_module,
+            [number(&file), c"".as_ptr() as u64, 0, 0, 0, 0],
+        )
+    }
+    .map(drop)
 }
 
 /// bpf(2) with an attribute of 16 words, which the kernel may fill.
@@ -159,10 +169,16 @@ pub(super) fn halves(text: &CStr) -> [u32; 2] {
     ]
 }
 
-/// mount_setattr(2) on a path: sets and clears attributes.
-pub(super) fn mount_setattr(folder: Option<&OwnedFd>, path: &CStr, flags: i32, set: u64, clear: u64) -> nix::Result<()> {
+/// `mount_setattr(2)` on a path: sets and clears attributes.
+pub(super) fn mount_setattr(
+    folder: Option<&OwnedFd>,
+    path: &CStr,
+    flags: i32,
+    set: u64,
+    clear: u64,
+) -> nix::Result<()> {
     let attributes = [set, clear, 0, 0];
-    let folder = folder.map_or(HERE, |folder| number(folder));
+    let folder = folder.map_or(HERE, number);
     let numbers = [
         folder,
         path.as_ptr() as u64,
@@ -175,14 +191,13 @@ pub(super) fn mount_setattr(folder: Option<&OwnedFd>, path: &CStr, flags: i32, s
     unsafe { call(MOUNT_SETATTR, numbers) }.map(drop)
 }
 
-/// file_setattr(2): writes back the attributes that the file has.
+/// `file_setattr(2)`: writes back the attributes that the file has.
 pub(super) fn file_setattr(path: &CStr) -> Result<(), Failure> {
     let mut attributes = [0_u64; 3];
     let buffer = address_mut(&mut attributes);
     // SAFETY: the kernel writes at most 24 bytes.
-    unsafe { call(FILE_GETATTR, [HERE, path.as_ptr() as u64, buffer, 24, 0, 0]) }.map_err(|errno| {
-        super::case::missing(format!("file_getattr: {errno}"))
-    })?;
+    unsafe { call(FILE_GETATTR, [HERE, path.as_ptr() as u64, buffer, 24, 0, 0]) }
+        .map_err(|errno| super::case::missing(format!("file_getattr: {errno}")))?;
     // SAFETY: the kernel reads 24 bytes.
     Ok(unsafe { call(FILE_SETATTR, [HERE, path.as_ptr() as u64, buffer, 24, 0, 0]) }.map(drop)?)
 }
@@ -208,7 +223,10 @@ pub(super) fn open_by_handle(mount: impl AsFd, path: &CStr) -> Result<OwnedFd, F
     let flags = u64::from(libc::O_RDONLY.cast_unsigned());
     // SAFETY: the handle was filled by the kernel.
     Ok(fd_of(unsafe {
-        call(libc::SYS_open_by_handle_at, [number(&mount), address(&handle), flags, 0, 0, 0])
+        call(
+            libc::SYS_open_by_handle_at,
+            [number(&mount), address(&handle), flags, 0, 0, 0],
+        )
     })?)
 }
 
@@ -244,7 +262,13 @@ pub(super) fn process_vm_readv(pid: i32, from: u64) -> nix::Result<()> {
     let other = [from, 8];
     let pid = u64::from(pid.cast_unsigned());
     // SAFETY: the kernel writes 8 bytes to `buffer`.
-    unsafe { call(libc::SYS_process_vm_readv, [pid, address(&own), 1, address(&other), 1, 0]) }.map(drop)
+    unsafe {
+        call(
+            libc::SYS_process_vm_readv,
+            [pid, address(&own), 1, address(&other), 1, 0],
+        )
+    }
+    .map(drop)
 }
 
 /// sendmmsg(2) with one message.
@@ -255,7 +279,12 @@ pub(super) fn sendmmsg(socket: impl AsFd, to: &[u8], flags: i32) -> nix::Result<
     let message = [address(to), to.len() as u64, address(&parts), 1, 0, 0, 0, 0];
     let flags = u64::from(flags.cast_unsigned());
     // SAFETY: addresses of locals that outlive the call, with their sizes.
-    let sent = unsafe { call(libc::SYS_sendmmsg, [number(&socket), address(&message), 1, flags, 0, 0]) }?;
+    let sent = unsafe {
+        call(
+            libc::SYS_sendmmsg,
+            [number(&socket), address(&message), 1, flags, 0, 0],
+        )
+    }?;
     if sent == 1 { Ok(()) } else { Err(Errno::EIO) }
 }
 
@@ -274,7 +303,13 @@ pub(super) fn sendto(socket: impl AsFd, data: &[u8], to: &[u8], flags: i32) -> n
 }
 
 /// sendmsg(2) with an address as bytes and control data.
-pub(super) fn sendmsg(socket: impl AsFd, data: &[u8], to: &[u8], control: &[u8], flags: i32) -> nix::Result<()> {
+pub(super) fn sendmsg(
+    socket: impl AsFd,
+    data: &[u8],
+    to: &[u8],
+    control: &[u8],
+    flags: i32,
+) -> nix::Result<()> {
     let parts = [address(data), data.len() as u64];
     let message = Message {
         name: address(to),
@@ -287,19 +322,37 @@ pub(super) fn sendmsg(socket: impl AsFd, data: &[u8], to: &[u8], control: &[u8],
     };
     let flags = u64::from(flags.cast_unsigned());
     // SAFETY: addresses of locals and slices that outlive the call, with their sizes.
-    unsafe { call(libc::SYS_sendmsg, [number(&socket), address(&message), flags, 0, 0, 0]) }.map(drop)
+    unsafe {
+        call(
+            libc::SYS_sendmsg,
+            [number(&socket), address(&message), flags, 0, 0, 0],
+        )
+    }
+    .map(drop)
 }
 
 /// connect(2) with an address as bytes.
 pub(super) fn connect(socket: impl AsFd, to: &[u8]) -> nix::Result<()> {
     // SAFETY: the slice outlives the call.
-    unsafe { call(libc::SYS_connect, [number(&socket), address(to), to.len() as u64, 0, 0, 0]) }.map(drop)
+    unsafe {
+        call(
+            libc::SYS_connect,
+            [number(&socket), address(to), to.len() as u64, 0, 0, 0],
+        )
+    }
+    .map(drop)
 }
 
 /// bind(2) with an address as bytes.
 pub(super) fn bind(socket: impl AsFd, to: &[u8]) -> nix::Result<()> {
     // SAFETY: the slice outlives the call.
-    unsafe { call(libc::SYS_bind, [number(&socket), address(to), to.len() as u64, 0, 0, 0]) }.map(drop)
+    unsafe {
+        call(
+            libc::SYS_bind,
+            [number(&socket), address(to), to.len() as u64, 0, 0, 0],
+        )
+    }
+    .map(drop)
 }
 
 /// socket(2) with numbers, also those that no crate knows.
@@ -321,7 +374,7 @@ pub(super) struct Message {
     flags: u64,
 }
 
-/// A submission of io_uring: the words that the operations here use.
+/// A submission of `io_uring`: the words that the operations here use.
 #[derive(Default)]
 pub(super) struct Submission<'a> {
     pub(super) opcode: u8,
@@ -342,11 +395,16 @@ pub(super) fn uring(submission: &Submission<'_>) -> Result<i32, Failure> {
     const RING: u64 = 4096;
     let mut parameters = [0_u32; PARAMETERS];
     // SAFETY: struct io_uring_params has 120 bytes.
-    let ring = fd_of(unsafe { call(libc::SYS_io_uring_setup, [4, address_mut(&mut parameters), 0, 0, 0, 0]) })
-        .map_err(|errno| match errno {
-            Errno::ENOSYS | Errno::EPERM => super::case::missing(format!("io_uring_setup: {errno}")),
-            errno => broken(format!("io_uring_setup: {errno}")),
-        })?;
+    let ring = fd_of(unsafe {
+        call(
+            libc::SYS_io_uring_setup,
+            [4, address_mut(&mut parameters), 0, 0, 0, 0],
+        )
+    })
+    .map_err(|errno| match errno {
+        Errno::ENOSYS | Errno::EPERM => super::case::missing(format!("io_uring_setup: {errno}")),
+        errno => broken(format!("io_uring_setup: {errno}")),
+    })?;
     let map = |offset: u64| {
         // SAFETY: a shared mapping of the ring, which the kernel sized; nothing else lies there.
         super::case::setup("map the ring", unsafe {
@@ -359,21 +417,28 @@ pub(super) fn uring(submission: &Submission<'_>) -> Result<i32, Failure> {
     // sixth of cq_off.
     let (tail, array) = (parameters[11], parameters[16]);
     let cqes = parameters[25];
-    let parts = submission.message.map(|(data, _)| [address(data), data.len() as u64]);
-    let message = submission.message.zip(parts.as_ref()).map(|((_, to), parts)| Message {
-        name: address(to),
-        name_length: to.len() as u64,
-        parts: address(parts),
-        part_count: 1,
-        control: 0,
-        control_length: 0,
-        flags: 0,
-    });
+    let parts = submission
+        .message
+        .map(|(data, _)| [address(data), data.len() as u64]);
+    let message = submission
+        .message
+        .zip(parts.as_ref())
+        .map(|((_, to), parts)| Message {
+            name: address(to),
+            name_length: to.len() as u64,
+            parts: address(parts),
+            part_count: 1,
+            control: 0,
+            control_length: 0,
+            flags: 0,
+        });
     let target = submission.address.map_or(0, address);
     let mut entry = [0_u64; 8];
     let fd = submission.fd.unwrap_or(-100).cast_unsigned();
     entry[0] = u64::from(submission.opcode) | u64::from(fd) << 32;
-    entry[1] = submission.second.map_or(submission.offset, |path| path.as_ptr() as u64);
+    entry[1] = submission
+        .second
+        .map_or(submission.offset, |path| path.as_ptr() as u64);
     entry[2] = message.as_ref().map_or(target, address);
     entry[3] = u64::from(submission.length) | u64::from(submission.flags) << 32;
     // SAFETY: the mappings are at least a page, the kernel said where the words are, and nobody else uses the ring.
@@ -422,7 +487,10 @@ pub(super) fn inherited(number: i32) -> std::io::Result<OwnedFd> {
 
 /// Lets a descriptor live on after an exec.
 pub(super) fn keep_open(file: impl AsFd) -> Done {
-    Ok(rustix::io::fcntl_setfd(file.as_fd(), rustix::io::FdFlags::empty())?)
+    Ok(rustix::io::fcntl_setfd(
+        file.as_fd(),
+        rustix::io::FdFlags::empty(),
+    )?)
 }
 
 /// Runs `part` in a child, which ends after it.

@@ -38,7 +38,7 @@ pub(super) fn judge(case: &Case, tried: &[Tried]) -> Row {
     }
     let mut reason = format!("{held} of {} steps hold", case.steps.len());
     if silent > 0 {
-        reason += &format!(", {silent} refused without an event");
+        reason = format!("{reason}, {silent} refused without an event");
     }
     for note in notes.iter().map(String::as_str).chain([case.note]) {
         if !note.is_empty() {
@@ -120,7 +120,10 @@ mod tests {
         assert_eq!(of(denied(), denied(), works()), (Verdict::Closed, Control::Ok));
         assert_eq!(of(denied(), works(), works()), (Verdict::Open, Control::Ok));
         assert_eq!(of(works(), denied(), works()), (Verdict::Closed, Control::Broken));
-        assert_eq!(of(denied(), denied(), denied()), (Verdict::Closed, Control::Broken));
+        assert_eq!(
+            of(denied(), denied(), denied()),
+            (Verdict::Closed, Control::Broken)
+        );
         let void = tried(refused(), refused());
         assert_eq!(of(denied(), void, works()), (Verdict::Closed, Control::Broken));
     }

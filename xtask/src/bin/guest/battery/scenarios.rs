@@ -17,13 +17,14 @@ use super::{
     capabilities::load_module,
     case::{Case, Done, Under, setup},
     execution::{guest, proves, shell},
-    files::{CORE_PATTERN, clone_of, mask_proc, open_write, tree},
+    files::open_write,
     identity::{secret, two_unshares},
     network::{connect, fast},
     place::{NOBODY, Place, ROOT},
     policies::{HARDENING, NO_CAPABILITY, RULES, RUNTIME},
     raw,
     stage::LOADER,
+    views::{CORE_PATTERN, clone_of, mask_proc, tree},
 };
 
 const METADATA: &str = "169.254.169.254:80";
@@ -64,9 +65,16 @@ pub(super) fn cases() -> Vec<Case> {
             "S2",
             "CAP_SYS_ADMIN under all mount rules: a copy of /proc, then core_pattern",
             vec![
-                mounts.plain("open core_pattern for writing", || open_write("/proc/sys/kernel/core_pattern")),
-                mounts.attack("through a copy of /proc", || clone_of("/proc", CORE_PATTERN)).after(mask_proc),
-                mounts.attack("through a copy of /proc/sys", || clone_of("/proc/sys", "kernel/core_pattern"))
+                mounts.plain("open core_pattern for writing", || {
+                    open_write("/proc/sys/kernel/core_pattern")
+                }),
+                mounts
+                    .attack("through a copy of /proc", || clone_of("/proc", CORE_PATTERN))
+                    .after(mask_proc),
+                mounts
+                    .attack("through a copy of /proc/sys", || {
+                        clone_of("/proc/sys", "kernel/core_pattern")
+                    })
                     .after(mask_proc),
                 mounts.attack("through a copy of the root and all its mounts", || {
                     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::AT_RECURSIVE;
@@ -81,7 +89,9 @@ pub(super) fn cases() -> Vec<Case> {
             "privileged root under every hardening rule",
             vec![
                 root.plain("mount", || mount_with(MsFlags::empty())),
-                root.attack("mount with 0x200", || mount_with(MsFlags::from_bits_retain(0x200))),
+                root.attack("mount with 0x200", || {
+                    mount_with(MsFlags::from_bits_retain(0x200))
+                }),
                 root.attack("load a module", load_module),
                 root.attack("open any BPF map by its id", any_map),
                 root.attack("read kallsyms through a copy of /proc", || {
@@ -102,7 +112,9 @@ fn web_shell(web: Under) -> Case {
         "a web shell under the attack-protection rules",
         vec![
             web.plain("run a shell", || proves(shell("/shells/sh"))),
-            web.attack("a script with a shell in its first line", || proves(Command::new("/tools/script"))),
+            web.attack("a script with a shell in its first line", || {
+                proves(Command::new("/tools/script"))
+            }),
             web.plain("run curl", || proves(guest("/tools/curl"))),
             web.attack("./curl", || {
                 chdir("/tools")?;

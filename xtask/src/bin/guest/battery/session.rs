@@ -69,7 +69,10 @@ impl Session {
                 let _ = child.kill();
                 let inside = inside.split_whitespace().collect::<Vec<&str>>().join(" ");
                 let said = lines.lock().unwrap_or_else(PoisonError::into_inner).join(" ");
-                bail!("the policy was not in force within {} s; in its cgroup: {inside}; {said}", READY.as_secs());
+                bail!(
+                    "the policy was not in force within {} s; in its cgroup: {inside}; {said}",
+                    READY.as_secs()
+                );
             }
             thread::sleep(Duration::from_millis(50));
         }
@@ -102,7 +105,10 @@ impl Session {
     pub(super) fn events(&self, pid: i32, mark: &str) -> Vec<String> {
         let (pid, mark) = (format!("(pid {pid})"), format!(" by {mark} (pid "));
         let lines = self.lines();
-        lines.into_iter().filter(|line| line.contains(&pid) || line.contains(&mark)).collect()
+        lines
+            .into_iter()
+            .filter(|line| line.contains(&pid) || line.contains(&mark))
+            .collect()
     }
 
     /// What the kernel counted for this run.

@@ -30,15 +30,37 @@ const TINY: [u8; 12] = [0xbf, 42, 0, 0, 0, 0xb8, 60, 0, 0, 0, 0x0f, 0x05];
 /// Once per guest: what every place sees through its overlay.
 pub(super) fn prepare() -> Result<()> {
     for folder in [
-        "/ct", "/vol", "/work", "/prot/sub", "/ro/sub", "/ro/empty", "/exact", "/rdeny", "/prog", "/shells", "/tools",
-        "/vault/sub", "/stack", "/hp", "/lib64", "/etc",
+        "/ct",
+        "/vol",
+        "/work",
+        "/prot/sub",
+        "/ro/sub",
+        "/ro/empty",
+        "/exact",
+        "/rdeny",
+        "/prog",
+        "/shells",
+        "/tools",
+        "/vault/sub",
+        "/stack",
+        "/hp",
+        "/lib64",
+        "/etc",
     ] {
         fs::create_dir_all(folder).with_context(|| format!("create {folder}"))?;
     }
     fs::set_permissions("/work", PermissionsExt::from_mode(0o1777))?;
     for file in [
-        "/prot/secret", "/prot/sub/secret", "/ro/file", "/ro/sub/file", "/exact/file", "/exact/file-2",
-        "/exact/file.d", "/vault/file", "/work/file", "/etc/shadow",
+        "/prot/secret",
+        "/prot/sub/secret",
+        "/ro/file",
+        "/ro/sub/file",
+        "/exact/file",
+        "/exact/file-2",
+        "/exact/file.d",
+        "/vault/file",
+        "/work/file",
+        "/etc/shadow",
     ] {
         write(file)?;
     }
@@ -88,7 +110,11 @@ pub(super) fn volume() -> Result<()> {
         fs::create_dir_all(folder)?;
     }
     for file in [
-        "/vol/prot/secret", "/vol/prot/sub/secret", "/vol/deep/er/prot/secret", "/vol/ro/file", "/vol/work/file",
+        "/vol/prot/secret",
+        "/vol/prot/sub/secret",
+        "/vol/deep/er/prot/secret",
+        "/vol/ro/file",
+        "/vol/work/file",
     ] {
         write(file)?;
     }
@@ -114,7 +140,9 @@ fn elf(interpreter: Option<&str>) -> Vec<u8> {
     const SEGMENT: u64 = 56;
     let segments: u64 = if interpreter.is_some() { 2 } else { 1 };
     let start = HEADER + segments * SEGMENT;
-    let name = interpreter.map(|name| [name.as_bytes(), b"\0"].concat()).unwrap_or_default();
+    let name = interpreter
+        .map(|name| [name.as_bytes(), b"\0"].concat())
+        .unwrap_or_default();
     let entry = start + name.len() as u64;
     let size = entry + TINY.len() as u64;
     let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();

@@ -35,7 +35,10 @@ impl Agent {
     }
 
     pub(crate) fn is_alive(&self) -> bool {
-        self.child.borrow_mut().try_wait().is_ok_and(|status| status.is_none())
+        self.child
+            .borrow_mut()
+            .try_wait()
+            .is_ok_and(|status| status.is_none())
     }
 
     /// Waits for the log line that says so.

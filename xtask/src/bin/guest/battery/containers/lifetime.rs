@@ -1,10 +1,6 @@
 //! Cases about the time in which a policy holds: the agent killed, the policy changed, everything at once.
 
-use std::{
-    process::Command,
-    thread,
-    time::Duration,
-};
+use std::{process::Command, thread, time::Duration};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use serde_json::Value;
@@ -20,12 +16,20 @@ const KILL_SECONDS: u64 = 20;
 
 /// Takes the agent: these cases kill it.
 pub(super) fn rows(node: &Node, agent: Agent) -> Vec<Row> {
-    let updated = row("I-9", "read a denied file while its policy is updated 1,000 times", updates);
+    let updated = row(
+        "I-9",
+        "read a denied file while its policy is updated 1,000 times",
+        updates,
+    );
     let mut agent = Some(agent);
-    let killed = row("I-7", "read it while the agent is killed and restarted", || killed(node, &mut agent));
-    let storm = row("S5", "the agent killed, the policy changed, containers started, while everything is attacked", || {
-        storm(node, &mut agent)
+    let killed = row("I-7", "read it while the agent is killed and restarted", || {
+        killed(node, &mut agent)
     });
+    let storm = row(
+        "S5",
+        "the agent killed, the policy changed, containers started, while everything is attacked",
+        || storm(node, &mut agent),
+    );
     vec![killed, updated, storm]
 }
 
@@ -39,7 +43,9 @@ fn join(thread: thread::JoinHandle<Result<Counts>>) -> Result<Counts> {
 
 /// The policy with a rule that changes, behind those that stay.
 fn version(number: usize) -> String {
-    format!("{MAIN_POLICY}        - {{qualifiers: [deny], pattern: \"/data/version-{number}/**\", permissions: [all]}}\n")
+    format!(
+        "{MAIN_POLICY}        - {{qualifiers: [deny], pattern: \"/data/version-{number}/**\", permissions: [all]}}\n"
+    )
 }
 
 fn updates() -> Result<Claim> {
@@ -64,11 +70,18 @@ fn updates() -> Result<Claim> {
 
 /// The generation of the profile, as the kernel's tables have it.
 fn generation() -> Result<u64> {
-    let output = Command::new("varmor").args(["status", "--output", "json"]).output().context("run varmor status")?;
+    let output = Command::new("varmor")
+        .args(["status", "--output", "json"])
+        .output()
+        .context("run varmor status")?;
     let status: Value = serde_json::from_slice(&output.stdout).context("read varmor status")?;
     let profiles = status["profiles"].as_array().cloned().unwrap_or_default();
-    let found = profiles.iter().find(|profile| profile["name"].as_str().is_some_and(|name| name.contains(MAIN)));
-    found.and_then(|profile| profile["generation"].as_u64()).context("the profile is not loaded")
+    let found = profiles
+        .iter()
+        .find(|profile| profile["name"].as_str().is_some_and(|name| name.contains(MAIN)));
+    found
+        .and_then(|profile| profile["generation"].as_u64())
+        .context("the profile is not loaded")
 }
 
 fn killed(node: &Node, agent: &mut Option<Agent>) -> Result<Claim> {
@@ -116,19 +129,33 @@ fn storm(node: &Node, agent: &mut Option<Agent>) -> Result<Claim> {
     let names = names?;
     let mut late = Vec::new();
     for name in &names {
-        if wait("protected", BOUND, || Ok(containers::counts(name, SHADOW, 1)?.allowed == 0)).is_err() {
+        if wait("protected", BOUND, || {
+            Ok(containers::counts(name, SHADOW, 1)?.allowed == 0)
+        })
+        .is_err()
+        {
             late.push(name.clone());
         }
     }
-    let mut text = String::new();
+    let mut found = Vec::new();
     let mut good = late.is_empty();
     for (name, thread) in attacks {
         let counts = join(thread)?;
         good &= counts.allowed == 0 && counts.denied > 0;
-        text += &format!("{name}: {} denied, {} successes; ", counts.denied, counts.allowed);
+        found.push(format!(
+            "{name}: {} denied, {} successes",
+            counts.denied, counts.allowed
+        ));
     }
+    let text = found.join("; ");
     for name in &names {
         remove(name);
     }
-    Ok(Claim::of(good, format!("{text}{} of {STARTED} containers protected in the end", STARTED - late.len())))
+    Ok(Claim::of(
+        good,
+        format!(
+            "{text}; {} of {STARTED} containers protected in the end",
+            STARTED - late.len()
+        ),
+    ))
 }

@@ -1,10 +1,6 @@
 //! Cases about what a container can reach: files of the disk, devices, the machine's namespaces, its own overlay.
 
-use std::{
-    fs,
-    os::unix::fs::MetadataExt,
-    path::Path,
-};
+use std::{fs, os::unix::fs::MetadataExt, path::Path};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -21,25 +17,41 @@ const VIOLATIONS: &str = "/var/log/varmor/violations.log";
 
 pub(super) fn rows() -> Vec<Row> {
     vec![
-        row("I-5", "read a denied file in a container with the machine's processes", || {
-            both("shadow-in-container")
+        row(
+            "I-5",
+            "read a denied file in a container with the machine's processes",
+            || both("shadow-in-container"),
+        ),
+        row("I-3", "enter the machine's mount namespace, then read", || {
+            both("host-shadow")
         }),
-        row("I-3", "enter the machine's mount namespace, then read", || both("host-shadow")),
-        row("C-2", "exec into a container without capabilities, and change its overlay", || {
-            let id = exec(NONE, &["/usr/bin/id", "-u"])?;
-            let benign = exec(NONE, &[GUEST, "attack", "write-tmp"])?;
-            let appended = exec(NONE, &[GUEST, "battery", "--here", "overlay"])?;
-            let refused = exec(NONE, &[GUEST, "attack", "cap-sys-admin"])?;
-            let good = id.trim() == "0"
-                && allowed(&benign)
-                && allowed(&appended)
-                && refused.contains("denied");
-            Ok(Claim::of(good, format!("exec {}, {benign} {appended} {refused}", id.trim()).replace('\n', " ")))
-        }),
+        row(
+            "C-2",
+            "exec into a container without capabilities, and change its overlay",
+            || {
+                let id = exec(NONE, &["/usr/bin/id", "-u"])?;
+                let benign = exec(NONE, &[GUEST, "attack", "write-tmp"])?;
+                let appended = exec(NONE, &[GUEST, "battery", "--here", "overlay"])?;
+                let refused = exec(NONE, &[GUEST, "attack", "cap-sys-admin"])?;
+                let good =
+                    id.trim() == "0" && allowed(&benign) && allowed(&appended) && refused.contains("denied");
+                Ok(Claim::of(
+                    good,
+                    format!("exec {}, {benign} {appended} {refused}", id.trim()).replace('\n', " "),
+                ))
+            },
+        ),
         on_disk("F-2", "move files of a volume away, or exchange them, on ext4"),
-        on_disk("F-4", "change files of a volume by calls that are no open, on ext4"),
+        on_disk(
+            "F-4",
+            "change files of a volume by calls that are no open, on ext4",
+        ),
         on_disk("F-12", "reach the disk by another device node"),
-        row("A-3", "an event of a short-lived process in new namespaces says whose it is", attribution),
+        row(
+            "A-3",
+            "an event of a short-lived process in new namespaces says whose it is",
+            attribution,
+        ),
     ]
 }
 
@@ -52,12 +64,19 @@ fn both(operation: &str) -> Result<Claim> {
     let free = exec(FREE, &[GUEST, "battery", "--here", operation])?;
     ensure!(allowed(&free), "without a policy it fails: {free}");
     let main = exec(MAIN, &[GUEST, "battery", "--here", operation])?;
-    Ok(Claim::of(main.contains("denied"), format!("in a container: {}", main.trim())))
+    Ok(Claim::of(
+        main.contains("denied"),
+        format!("in a container: {}", main.trim()),
+    ))
 }
 
 /// The steps of a case, unconfined on the machine and confined in a container, on the same files.
 fn on_disk(id: &'static str, what: &'static str) -> Row {
-    let steps = if id == "F-12" { device_steps::steps() } else { mutators::on_disk(id) };
+    let steps = if id == "F-12" {
+        device_steps::steps()
+    } else {
+        mutators::on_disk(id)
+    };
     let case = Case::new(id, what, steps);
     let mut tried = Vec::new();
     for step in 0..case.steps.len() {
@@ -76,7 +95,9 @@ fn attempt(id: &str, step: usize) -> Result<Tried> {
     let number = step.to_string();
     let words = ["battery", "--here", id, "--step", &number];
     stage()?;
-    let own = Path::new("/usr/local/bin/varmor-guest").to_string_lossy().into_owned();
+    let own = Path::new("/usr/local/bin/varmor-guest")
+        .to_string_lossy()
+        .into_owned();
     let free = on_machine(&[&[own.as_str()], &words[..]].concat(), DATA)?;
     stage()?;
     let main = exec(MAIN, &[&[GUEST], &words[..]].concat())?;
@@ -95,7 +116,7 @@ fn attribution() -> Result<Claim> {
     let found = super::wait("the line of the short-lived process", super::BOUND, || {
         let log = fs::read_to_string(VIOLATIONS).unwrap_or_default();
         let line = log.lines().rfind(|line| line.contains("\"A-3.mark\""));
-        last = line.unwrap_or_default().to_owned();
+        line.unwrap_or_default().clone_into(&mut last);
         Ok(line.is_some())
     });
     if found.is_err() {
@@ -103,8 +124,15 @@ fn attribution() -> Result<Claim> {
     }
     let line: Value = serde_json::from_str(&last).context("read the violation")?;
     let good = line["containerID"] == MAIN
-        && line["profileName"].as_str().is_some_and(|name| name.contains(MAIN))
-        && line["mntNsID"].as_u64().is_some_and(|number| number != own && number != 0);
-    let text = format!("container {}, profile {}, mount namespace {}", line["containerID"], line["profileName"], line["mntNsID"]);
+        && line["profileName"]
+            .as_str()
+            .is_some_and(|name| name.contains(MAIN))
+        && line["mntNsID"]
+            .as_u64()
+            .is_some_and(|number| number != own && number != 0);
+    let text = format!(
+        "container {}, profile {}, mount namespace {}",
+        line["containerID"], line["profileName"], line["mntNsID"]
+    );
     Ok(Claim::of(good, text))
 }

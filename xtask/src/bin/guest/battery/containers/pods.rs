@@ -25,8 +25,16 @@ pub(super) fn rows(agent: &Agent) -> Vec<Row> {
     vec![
         row("I-11", "a policy that comes after its container", late),
         row("I-12", "a container that was added to a protected pod", added),
-        row("I-8", "a container whose annotations are made to end the agent", || hostile(agent)),
-        row("I-6", "the first instructions of 50 containers", first_instructions),
+        row(
+            "I-8",
+            "a container whose annotations are made to end the agent",
+            || hostile(agent),
+        ),
+        row(
+            "I-6",
+            "the first instructions of 50 containers",
+            first_instructions,
+        ),
     ]
 }
 
@@ -36,7 +44,9 @@ fn late() -> Result<Claim> {
     ensure!(before.allowed > 0, "without a policy it fails: {before:?}");
     thread::sleep(Duration::from_secs(5));
     policy(LATE, DENY_SHADOW)?;
-    let took = wait("the policy holds", BOUND, || Ok(containers::counts(LATE, SHADOW, 1)?.allowed == 0));
+    let took = wait("the policy holds", BOUND, || {
+        Ok(containers::counts(LATE, SHADOW, 1)?.allowed == 0)
+    });
     remove(LATE);
     Ok(match took {
         Ok(took) => Claim::Holds(format!("in force {} s after the policy came", took.as_secs())),
@@ -49,11 +59,26 @@ fn added() -> Result<Claim> {
     policy(POD, DENY_SHADOW)?;
     let in_pod = |kind: &'static str| {
         [
-            ["--annotation".to_owned(), format!("io.kubernetes.cri.container-type={kind}")],
-            ["--annotation".to_owned(), format!("io.kubernetes.cri.sandbox-id={POD}")],
-            ["--annotation".to_owned(), format!("io.kubernetes.cri.sandbox-name={POD}")],
-            ["--annotation".to_owned(), "io.kubernetes.cri.sandbox-namespace=demo".to_owned()],
-            ["--annotation".to_owned(), "io.kubernetes.cri.container-name=any".to_owned()],
+            [
+                "--annotation".to_owned(),
+                format!("io.kubernetes.cri.container-type={kind}"),
+            ],
+            [
+                "--annotation".to_owned(),
+                format!("io.kubernetes.cri.sandbox-id={POD}"),
+            ],
+            [
+                "--annotation".to_owned(),
+                format!("io.kubernetes.cri.sandbox-name={POD}"),
+            ],
+            [
+                "--annotation".to_owned(),
+                "io.kubernetes.cri.sandbox-namespace=demo".to_owned(),
+            ],
+            [
+                "--annotation".to_owned(),
+                "io.kubernetes.cri.container-name=any".to_owned(),
+            ],
         ]
         .concat()
     };
@@ -76,7 +101,10 @@ fn added() -> Result<Claim> {
             return Ok(Claim::Open(format!("{error:#}")));
         }
         let through = exec("pod-debug", &[GUEST, "battery", "--here", "root-of-first"])?;
-        Ok(Claim::of(through.contains("denied"), format!("through /proc/1/root: {}", through.trim())))
+        Ok(Claim::of(
+            through.contains("denied"),
+            format!("through /proc/1/root: {}", through.trim()),
+        ))
     };
     let found = claim();
     for name in ["pod-debug", "pod-main", POD] {
@@ -87,7 +115,11 @@ fn added() -> Result<Claim> {
 
 fn pid_of(name: &str) -> Result<String> {
     let list = containers::ctr(&["task", "list"])?;
-    let line = list.lines().find(|line| line.split_whitespace().next() == Some(name)).unwrap_or_default().to_owned();
+    let line = list
+        .lines()
+        .find(|line| line.split_whitespace().next() == Some(name))
+        .unwrap_or_default()
+        .to_owned();
     let pid = line.split_whitespace().nth(1).unwrap_or_default().to_owned();
     ensure!(!pid.is_empty(), "{name} has no task: {list}");
     Ok(pid)
@@ -96,7 +128,10 @@ fn pid_of(name: &str) -> Result<String> {
 fn hostile(agent: &Agent) -> Result<Claim> {
     const NAME: &str = "battery-hostile";
     policy(NAME, DENY_SHADOW)?;
-    let long = format!("container.bpf.security.beta.varmor.org/l={}", "x".repeat(64 << 10));
+    let long = format!(
+        "container.bpf.security.beta.varmor.org/l={}",
+        "x".repeat(64 << 10)
+    );
     let annotations = [
         "container.bpf.security.beta.varmor.org/c=x",
         "container.bpf.security.beta.varmor.org/d=localhost/y",
@@ -112,7 +147,10 @@ fn hostile(agent: &Agent) -> Result<Claim> {
         start(&name, &["--annotation", annotation], &[])?;
         remove(&name);
     }
-    let all: Vec<&str> = annotations[..5].iter().flat_map(|one| ["--annotation", one]).collect();
+    let all: Vec<&str> = annotations[..5]
+        .iter()
+        .flat_map(|one| ["--annotation", one])
+        .collect();
     start(NAME, &all, &[])?;
     let took = wait("a container with all of them is under its policy", BOUND, || {
         Ok(containers::counts(NAME, SHADOW, 1)?.allowed == 0)
@@ -121,7 +159,16 @@ fn hostile(agent: &Agent) -> Result<Claim> {
     let alive = agent.is_alive();
     Ok(Claim::of(
         alive && took.is_ok(),
-        format!("agent {}, {} annotations, the last container {}", if alive { "alive" } else { "dead" }, annotations.len(), if took.is_ok() { "protected" } else { "not protected" }),
+        format!(
+            "agent {}, {} annotations, the last container {}",
+            if alive { "alive" } else { "dead" },
+            annotations.len(),
+            if took.is_ok() {
+                "protected"
+            } else {
+                "not protected"
+            }
+        ),
     ))
 }
 
@@ -130,14 +177,26 @@ fn first_instructions() -> Result<Claim> {
     policy(RACE, DENY_SHADOW)?;
     // The agent has read the policy when it protects somebody by it.
     start(RACE, &[], &[])?;
-    wait("the policy holds", BOUND, || Ok(containers::counts(RACE, SHADOW, 1)?.allowed == 0))?;
+    wait("the policy holds", BOUND, || {
+        Ok(containers::counts(RACE, SHADOW, 1)?.allowed == 0)
+    })?;
     remove(RACE);
     let (mut early, mut reads, mut never) = (0, 0, 0);
     let label = format!("app={RACE}");
     for number in 0..STARTS {
         let name = format!("race-{number}");
         let command = [
-            "run", "--rm", "--net-host", "--label", &label, containers::IMAGE, &name, GUEST, "battery", "--here", "first",
+            "run",
+            "--rm",
+            "--net-host",
+            "--label",
+            &label,
+            containers::IMAGE,
+            &name,
+            GUEST,
+            "battery",
+            "--here",
+            "first",
         ];
         let text = containers::ctr(&command)?;
         let counts: Value = serde_json::from_str(text.trim())?;
