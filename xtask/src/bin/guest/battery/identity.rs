@@ -277,7 +277,7 @@ pub(super) fn start_helper() -> Done {
 /// What the helper does: it lives for a while, in a mount namespace of its own.
 pub(super) fn help() -> anyhow::Result<()> {
     unshare(CloneFlags::CLONE_NEWNS)?;
-    thread::sleep(Duration::from_secs(20));
+    thread::sleep(Duration::from_mins(2));
     Ok(())
 }
 

@@ -455,6 +455,8 @@ pub(super) fn uring(submission: &Submission<'_>) -> Result<i32, Failure> {
     let result = unsafe { ((rings + u64::from(cqes) + 8) as *const i32).read_volatile() };
     match result {
         0.. => Ok(result),
+        // The connection is on its way.
+        -115 => Ok(0),
         // What a kernel without the operation says.
         -22 => Err(super::case::missing("io_uring has not this operation")),
         error => Err(Errno::from_raw(-error).into()),

@@ -23,7 +23,8 @@ use super::{
 };
 
 const VARMOR: &str = "/varmor";
-const READY: Duration = Duration::from_mins(3);
+/// Loading every program takes seconds, and minutes on a machine that does something else as well.
+const READY: Duration = Duration::from_mins(10);
 
 pub(super) struct Session {
     child: Child,

@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::MetadataExt, path::Path};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::{Claim, DATA, FREE, MAIN, NONE, Row, exec, on_machine, row, stage};
+use super::{Claim, DATA, FREE, MAIN, NONE, Row, exec, on_machine, row, said, stage};
 use crate::battery::{
     case::{Case, Outcome},
     device_steps, mutators,
@@ -88,7 +88,7 @@ fn on_disk(id: &'static str, what: &'static str) -> Row {
     }
     let mut row = judge(&case, &tried);
     row.reason = format!("in containers: {}", row.reason);
-    row
+    said(row)
 }
 
 fn attempt(id: &str, step: usize) -> Result<Tried> {

@@ -56,7 +56,6 @@ fn late() -> Result<Claim> {
 
 /// A debug container of a pod: same pod, own image, the processes of the protected container.
 fn added() -> Result<Claim> {
-    policy(POD, DENY_SHADOW)?;
     let in_pod = |kind: &'static str| {
         [
             [
@@ -94,6 +93,9 @@ fn added() -> Result<Claim> {
     let processes = format!("pid:/proc/{pid}/ns/pid");
     begin("pod-debug", "container", &["--with-ns", &processes])?;
     let claim = || {
+        let before = exec("pod-debug", &[GUEST, "battery", "--here", "root-of-first"])?;
+        ensure!(before.contains("allowed"), "without a policy it fails: {before}");
+        policy(POD, DENY_SHADOW)?;
         let took = wait("the debug container is under the policy", BOUND, || {
             Ok(containers::counts("pod-debug", SHADOW, 1)?.allowed == 0)
         });
