@@ -1,4 +1,5 @@
-//! The policies of the battery.
+//! The policies of the battery. Without `privileged` each would hold the rules of the mode RuntimeDefault besides,
+//! which refuse half of what the cases try before it gets to the rule in question.
 
 /// A policy file.
 pub(super) struct Policy {
@@ -32,6 +33,7 @@ pub(super) const ALL: &[Policy] = &[
         parts: &[r#"
     mode: EnhanceProtect
     enhanceProtect:
+      privileged: true
       attackProtectionRules:
       - rules:
         - disable-shell
@@ -119,6 +121,7 @@ pub(super) const ALL: &[Policy] = &[
         parts: &[r"
     mode: EnhanceProtect
     enhanceProtect:
+      privileged: true
       attackProtectionRules:
       - rules: [disable-tcp, disable-udp, disable-icmp]
       bpfRawRules:
@@ -132,6 +135,7 @@ pub(super) const ALL: &[Policy] = &[
         parts: &[r"
     mode: EnhanceProtect
     enhanceProtect:
+      privileged: true
       bpfRawRules:
         network:
           ingresses:
@@ -167,6 +171,7 @@ pub(super) const ALL: &[Policy] = &[
         parts: &[r"
     mode: EnhanceProtect
     enhanceProtect:
+      privileged: true
       hardeningRules: [disallow-create-user-ns]
 "],
     },
@@ -194,6 +199,7 @@ pub(super) const ALL: &[Policy] = &[
         parts: &[r"
     mode: EnhanceProtect
     enhanceProtect:
+      privileged: true
       attackProtectionRules:
       - rules: [disable-access-shadow]
         targets: [/tools/web]

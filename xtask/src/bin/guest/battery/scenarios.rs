@@ -71,11 +71,9 @@ pub(super) fn cases() -> Vec<Case> {
                 mounts
                     .attack("through a copy of /proc", || clone_of("/proc", CORE_PATTERN))
                     .after(mask_proc),
-                mounts
-                    .attack("through a copy of /proc/sys", || {
-                        clone_of("/proc/sys", "kernel/core_pattern")
-                    })
-                    .after(mask_proc),
+                mounts.attack("through a copy of /proc/sys", || {
+                    clone_of("/proc/sys", "kernel/core_pattern")
+                }),
                 mounts.attack("through a copy of the root and all its mounts", || {
                     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::AT_RECURSIVE;
                     let root = tree("/", flags)?;
