@@ -10,7 +10,10 @@ use nix::{
     mount::{MntFlags, MsFlags, mount, umount2},
     unistd::chdir,
 };
-use rustix::mount::{FsPickFlags, OpenTreeFlags, fsconfig_reconfigure, fsconfig_set_flag, fspick};
+use rustix::{
+    fs::{Mode, OFlags, openat},
+    mount::{FsPickFlags, OpenTreeFlags, fsconfig_reconfigure, fsconfig_set_flag, fspick},
+};
 
 use super::{
     case::{Case, Done, Under},
@@ -144,9 +147,13 @@ fn new_interface() -> Case {
                 fsconfig_set_flag(&picked, "rw")?;
                 Ok(fsconfig_reconfigure(&picked)?)
             }),
-            runtime.attack("use a copy of a mount", || {
-                used(&tree("/proc", OpenTreeFlags::OPEN_TREE_CLONE)?, "kallsyms")
-            }),
+            runtime
+                .attack("read what is masked through a copy of a mount", || {
+                    let copy = tree("/proc", OpenTreeFlags::OPEN_TREE_CLONE)?;
+                    openat(&copy, "kcore", OFlags::RDONLY, Mode::empty())?;
+                    Ok(())
+                })
+                .after(mask_proc),
         ],
     )
 }
@@ -194,7 +201,6 @@ fn new_with(kind: &str, data: Option<&str>) -> Done {
 
 /// A mount is only worth what is reached through it.
 fn used(made: &OwnedFd, name: &str) -> Done {
-    use rustix::fs::{Mode, OFlags, openat};
     openat(
         made,
         name,
