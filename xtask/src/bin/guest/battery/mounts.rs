@@ -12,7 +12,7 @@ use nix::{
 };
 use rustix::{
     fs::{Mode, OFlags, openat},
-    mount::{FsPickFlags, OpenTreeFlags, fsconfig_reconfigure, fsconfig_set_flag, fspick},
+    mount::{FsPickFlags, fsconfig_reconfigure, fsconfig_set_flag, fspick},
 };
 
 use super::{
@@ -20,7 +20,7 @@ use super::{
     place::{Place, ROOT},
     policies::{ALLOW_LIST, MOUNTS, RUNTIME},
     raw,
-    views::{mask_proc, new_mount, tree},
+    views::{clone_of, mask_proc, new_mount},
 };
 use rustix::thread::CapabilitySet as Cap;
 
@@ -148,10 +148,8 @@ fn new_interface() -> Case {
                 Ok(fsconfig_reconfigure(&picked)?)
             }),
             runtime
-                .attack("read what is masked through a copy of a mount", || {
-                    let copy = tree("/proc", OpenTreeFlags::OPEN_TREE_CLONE)?;
-                    openat(&copy, "kcore", OFlags::RDONLY, Mode::empty())?;
-                    Ok(())
+                .attack("trigger a system request through a copy of a mount", || {
+                    clone_of("/proc", "sysrq-trigger")
                 })
                 .after(mask_proc),
         ],
