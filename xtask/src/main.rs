@@ -5,6 +5,7 @@
 )]
 
 mod apt;
+mod battery;
 mod bench;
 mod bpf;
 mod build;
@@ -40,6 +41,8 @@ enum Command {
     Vm(vm::Args),
     /// Attacks a real container, once without and once with a policy
     Demo(demo::Args),
+    /// Tries every case of the threat catalogue on every kernel
+    Battery(battery::Args),
     /// Runs the tests
     Test(test::Args),
     /// Feeds generated input to the parsers and the matcher
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
         Command::Build(args) => build::command(&args),
         Command::Vm(args) => vm::command(&args),
         Command::Demo(args) => demo::command(&args),
+        Command::Battery(args) => battery::command(&args),
         Command::Test(args) => Ok(test::command(&args)),
         Command::Fuzz(args) => fuzz::command(&args),
         Command::Bench(args) => bench::command(&args),

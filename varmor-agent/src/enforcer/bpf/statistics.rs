@@ -34,7 +34,7 @@ pub struct ProgramStatistics {
 pub fn statistics() -> Result<Vec<ProgramStatistics>, EnforcerError> {
     let object = Object::choose()?;
     let types = AyaBtf::from_sys_fs().map_err(|error| EnforcerError::kernel("read kernel types", error))?;
-    let open = |ancestor| object.open_with(VerifierLogLevel::STATS, 1, ancestor);
+    let open = |ancestor| object.open_with(VerifierLogLevel::STATS, 1, ancestor, None);
     // Some kernels cannot ask for an ancestor's cgroup, and then no program that does loads.
     let mut ebpf = open(1)?;
     if lsm(&mut ebpf, "bprm_creds_for_exec")?

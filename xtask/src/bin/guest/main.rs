@@ -2,6 +2,7 @@
 #![expect(clippy::print_stdout, reason = "the lab reads this program's standard output")]
 
 mod attack;
+mod battery;
 mod bench;
 mod cost;
 mod demo;
@@ -33,6 +34,8 @@ enum Command {
     Life(life::Args),
     /// Measures operations under enforcers (in a guest that counts instructions)
     Bench(bench::Args),
+    /// Tries every case of the threat catalogue, with and without a policy
+    Battery(battery::Args),
     /// Does nothing until it is killed (the first process of the demo's containers)
     Wait,
 }
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Command::Cost(args) => cost::command(&args),
         Command::Life(args) => life::command(&args),
         Command::Bench(args) => bench::command(&args),
+        Command::Battery(args) => battery::command(&args),
         Command::Wait => loop {
             std::thread::park();
         },

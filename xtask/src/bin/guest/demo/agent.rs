@@ -34,6 +34,13 @@ impl Agent {
         })
     }
 
+    pub(crate) fn is_alive(&self) -> bool {
+        self.child
+            .borrow_mut()
+            .try_wait()
+            .is_ok_and(|status| status.is_none())
+    }
+
     /// Waits for the log line that says so.
     pub(crate) fn wait_until_protected(&self, container: &str, limit: Duration) -> Result<()> {
         let start = Instant::now();

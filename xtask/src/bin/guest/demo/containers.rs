@@ -13,7 +13,7 @@ use nix::mount::{MsFlags, mount};
 use crate::attack::Tried;
 
 const NAMESPACE: &str = "k8s.io";
-const IMAGE: &str = "docker.io/varmor/demo:1";
+pub(crate) const IMAGE: &str = "docker.io/varmor/demo:1";
 const CGROUP: &str = "/run/demo-cgroup";
 /// What the kubelet would mount: containers have a fresh /run, so it cannot be part of the image.
 const SECRETS: &str = "/run/demo-secrets";
@@ -97,7 +97,7 @@ pub(crate) fn counts(name: &str, operation: &str, seconds: u64) -> Result<Counts
     serde_json::from_str(&text).with_context(|| format!("read the counts `{text}`"))
 }
 
-fn ctr(arguments: &[&str]) -> Result<String> {
+pub(crate) fn ctr(arguments: &[&str]) -> Result<String> {
     let mut command = Command::new("ctr");
     let output = command
         .args(["--namespace", NAMESPACE])

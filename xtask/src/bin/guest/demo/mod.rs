@@ -1,7 +1,7 @@
 //! `demo`: the guest's side of `cargo xtask demo`: two containers, one policy, every operation in both.
 
-mod agent;
-mod containers;
+pub(crate) mod agent;
+pub(crate) mod containers;
 mod network;
 mod report;
 pub(crate) mod survive;
