@@ -36,7 +36,7 @@ const SEEN: u64 = 1 << 31;
 /// From now on objects may have several names in the subject's container.
 #[inline(always)]
 pub fn note(subject: &Subject) {
-    if let Some(flag) = maps::ALIASED.get_ptr_mut(subject.label.binding) {
+    if let Some(flag) = maps::ALIASED.get_ptr_mut(subject.binding) {
         // SAFETY: the element is a word of the map; every writer writes the same value.
         unsafe { *flag = 1 };
     }
@@ -46,7 +46,7 @@ pub fn note(subject: &Subject) {
 #[inline(always)]
 pub fn is_possible(subject: &Subject) -> bool {
     maps::ALIASED
-        .get(subject.label.binding)
+        .get(subject.binding)
         .is_some_and(|flag| *flag != 0)
 }
 

@@ -15,7 +15,8 @@ const ANCESTOR_LEVELS: i32 = 12;
 
 /// A protected task and its profile.
 pub struct Subject {
-    pub label: Label,
+    /// Index into the bindings: which container.
+    pub binding: u32,
     /// Index of the artefact in the maps of tables.
     pub artefact: u32,
     pub profile: &'static Descriptor,
@@ -64,7 +65,7 @@ pub fn subject(label: Label) -> Who {
     };
     if label.domain == 0 {
         return Who::Subject(Subject {
-            label,
+            binding: label.binding,
             artefact,
             profile,
         });
@@ -83,7 +84,7 @@ fn in_domain(label: Label, artefact: u32, profile: &'static Descriptor) -> Who {
     let artefact = if own == 0 { artefact } else { own };
     match maps::descriptor(artefact) {
         Some(profile) => Who::Subject(Subject {
-            label,
+            binding: label.binding,
             artefact,
             profile,
         }),

@@ -2,7 +2,7 @@
 
 use varmor_common::{
     abi::{
-        ACTION_ALLOWED, ACTION_AUDIT, ACTION_DENIED, ACTION_FAULT, COUNTER_AUDITED, COUNTER_DENIED,
+        ACTION_ALLOWED, ACTION_AUDIT, MASK_AUDIT, MASK_DENY, ACTION_DENIED, ACTION_FAULT, COUNTER_AUDITED, COUNTER_DENIED,
         COUNTER_FAULTS, FAULT_NONE, PROFILE_COMPLAIN, VERDICT_AUDIT, VERDICT_DENY,
     },
     matcher::decide,
@@ -15,6 +15,9 @@ use crate::{
     maps::count,
     path::{fault_of, pack},
 };
+
+/// Every permission bit.
+const PERM_EVERY: u32 = 0xff;
 
 pub const ALLOW: i32 = 0;
 /// `-EPERM`, what vArmor's users see.
@@ -39,9 +42,24 @@ pub fn file(
     collected: u64,
     object: impl Fn() -> (u64, u64),
 ) -> i32 {
+    file_within(subject, what, request, PERM_EVERY, collected, object)
+}
+
+/// As [`file`]; the default of an allow-list counts for the permissions `allowed` only: a request that names every
+/// permission because any denial is to count does not need every one allowed.
+#[inline(always)]
+pub fn file_within(
+    subject: &Subject,
+    what: What,
+    request: u32,
+    allowed: u32,
+    collected: u64,
+    object: impl Fn() -> (u64, u64),
+) -> i32 {
     let complain = subject.profile.flags & PROFILE_COMPLAIN != 0;
+    let default = subject.profile.file_default & (allowed << MASK_DENY | allowed << MASK_AUDIT);
     let mut fault = fault_of(collected);
-    let mut verdict = decide(collected, request, subject.profile.file_default);
+    let mut verdict = decide(collected, request, default);
     if fault == FAULT_NONE && verdict.denied == 0 && alias::is_possible(subject) {
         let artefact_request = pack(subject.artefact, request);
         let collected = alias::views(
@@ -51,7 +69,7 @@ pub fn file(
             collected,
         );
         fault = fault_of(collected);
-        verdict = decide(collected, request, subject.profile.file_default);
+        verdict = decide(collected, request, default);
     }
     let action = action(fault, verdict.denied != 0, verdict.audited != 0, complain);
     if action == 0 {

@@ -80,7 +80,7 @@ fn one(profile: &Profile, key: u64, bits: &Bits, kernel: &Kernel) -> Result<Arte
     paths::compile(profile, &patterns, &classes, bits, key, &mut sites, &mut artefact)?;
     tasks::compile(profile, &mut sites, &mut artefact.descriptor);
     network::compile(profile, &mut sites, &mut artefact)?;
-    devices::compile(profile, kernel, &mut sites, &mut artefact);
+    devices::compile(profile, *kernel, &mut sites, &mut artefact);
     if profile.mode == ProfileMode::Complain {
         artefact.descriptor.flags |= PROFILE_COMPLAIN;
     }

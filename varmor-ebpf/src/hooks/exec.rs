@@ -11,7 +11,7 @@ use crate::{
     kernel::{Typed, pointer, probe, raw_argument, scalar},
     offsets::{BPRM_FILE, BPRM_FILENAME, FILE_PATH, PATH_DENTRY, PATH_MNT, VMA_FILE},
     path::{self, COLLECT_CLASSES, MOUNT_FAULT, walk},
-    verdict::{ALLOW, DENY, file, lost},
+    verdict::{ALLOW, DENY, file, file_within, lost},
 };
 
 const PROT_EXEC: u64 = 4;
@@ -65,7 +65,8 @@ pub fn bprm_check_security(ctx: LsmContext) -> i32 {
         u64::from(length),
         path::pack(subject.artefact, PERM_EXEC),
     );
-    file(&subject, WHAT, PERM_EXEC, collected, || (dentry, mount))
+    // The file itself was judged above; its other name can only be denied.
+    file_within(&subject, WHAT, PERM_EXEC, 0, collected, || (dentry, mount))
 }
 
 /// An executable mapping is an execution: the dynamic loader, `dlopen`, `PT_INTERP`.

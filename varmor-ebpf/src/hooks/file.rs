@@ -13,7 +13,7 @@ use crate::{
     kernel::{Typed, is_zero, probe, probe_or_zero, raw_argument, scalar},
     offsets::{DENTRY_INODE, FILE_PATH, INODE_MODE, PATH_DENTRY, PATH_MNT},
     path::walk,
-    verdict::{ALLOW, DENY, file},
+    verdict::{ALLOW, DENY, file, file_within},
 };
 
 const FMODE_READ: u32 = 1;
@@ -99,7 +99,7 @@ pub fn path_mknod(ctx: LsmContext) -> i32 {
     if device::make(&subject, ctx.arg(2), ctx.arg(3), place) != ALLOW {
         return DENY;
     }
-    named::<0, 1>(&ctx, &subject, WHAT, PERM_WRITE)
+    named::<0, 1, ENTRY>(&ctx, &subject, WHAT, PERM_WRITE)
 }
 
 #[lsm(hook = "path_mkdir")]
@@ -133,10 +133,10 @@ pub fn path_symlink(ctx: LsmContext) -> i32 {
 pub fn path_link(ctx: LsmContext) -> i32 {
     const WHAT: What = What::new(EVENT_FILE, operation::LINK);
     let subject = subject_or_return!(WHAT);
-    if named::<1, 0>(&ctx, &subject, WHAT, PERM_ALL) != ALLOW {
+    if named::<1, 0, AWAY>(&ctx, &subject, WHAT, PERM_ALL) != ALLOW {
         return DENY;
     }
-    named::<1, 2>(&ctx, &subject, WHAT, PERM_WRITE)
+    named::<1, 2, ENTRY>(&ctx, &subject, WHAT, PERM_WRITE)
 }
 
 /// Moving an object away must not free it from its rules, and neither must moving a folder above it: the old name
@@ -146,16 +146,19 @@ pub fn path_link(ctx: LsmContext) -> i32 {
 pub fn path_rename(ctx: LsmContext) -> i32 {
     const WHAT: What = What::new(EVENT_FILE, operation::RENAME);
     let subject = subject_or_return!(WHAT);
-    let (Some(old), Some(new)) = (raw_argument::<1>(&ctx), raw_argument::<3>(&ctx)) else {
+    let Some(old) = raw_argument::<1>(&ctx) else {
         return DENY;
     };
-    if named::<0, 1>(&ctx, &subject, WHAT, PERM_ALL | folder_bit(mode_of(old))) != ALLOW {
+    if named::<0, 1, AWAY>(&ctx, &subject, WHAT, PERM_ALL | folder_bit(mode_of(old))) != ALLOW {
         return DENY;
     }
+    let Some(new) = raw_argument::<3>(&ctx) else {
+        return DENY;
+    };
     // What is replaced loses its content; a name that is new needs no more than a creation does.
     let mode = mode_of(new);
     let replaced = (1 - is_zero(mode)) * PERM_ALL;
-    named::<2, 3>(&ctx, &subject, WHAT, PERM_WRITE | replaced | folder_bit(mode))
+    named::<2, 3, ENTRY>(&ctx, &subject, WHAT, PERM_WRITE | replaced | folder_bit(mode))
 }
 
 #[inline(always)]
@@ -210,12 +213,18 @@ fn one_path(ctx: &LsmContext, what: What) -> i32 {
 #[inline(always)]
 fn entry(ctx: &LsmContext, what: What, request: u32) -> i32 {
     let subject = subject_or_return!(what);
-    named::<0, 1>(ctx, &subject, what, request)
+    named::<0, 1, ENTRY>(ctx, &subject, what, request)
 }
 
-/// Judges the entry that argument `DENTRY` of the hook names in the folder of argument `FOLDER`.
+/// What an allow-list must allow for changing an entry of a folder.
+const ENTRY: u32 = PERM_WRITE | PERM_STRUCT;
+/// What it must allow for giving an object another name: who may read and write it could as well copy it there.
+const AWAY: u32 = PERM_READ | ENTRY;
+
+/// Judges the entry that argument `DENTRY` of the hook names in the folder of argument `FOLDER`; an allow-list must
+/// allow what is requested of `ALLOWED`.
 #[inline(always)]
-fn named<const FOLDER: i32, const DENTRY: i32>(
+fn named<const FOLDER: i32, const DENTRY: i32, const ALLOWED: u32>(
     ctx: &LsmContext,
     subject: &Subject,
     what: What,
@@ -231,7 +240,7 @@ fn named<const FOLDER: i32, const DENTRY: i32>(
         return DENY;
     };
     let collected = walk(subject, mount, mount_address, ctx.arg(DENTRY as usize), request);
-    file(subject, what, request, collected, || {
+    file_within(subject, what, request, ALLOWED, collected, || {
         (raw_argument::<DENTRY>(ctx).unwrap_or(0), mount_address)
     })
 }

@@ -6,7 +6,7 @@ use varmor_common::abi::{
     VERDICT_AUDIT, VERDICT_DENY, operation,
 };
 
-use super::{guard, subject_or_return};
+use super::guard;
 use crate::{
     audit::What,
     identity::{self, Subject, Who, storage},
@@ -68,13 +68,15 @@ pub fn ptrace_access_check(ctx: LsmContext) -> i32 {
 #[lsm(hook = "ptrace_traceme")]
 pub fn ptrace_traceme(ctx: LsmContext) -> i32 {
     const WHAT: What = What::new(EVENT_PTRACE, operation::TRACEME);
-    let subject = subject_or_return!(WHAT);
+    let Some(label) = identity::current_label() else {
+        return ALLOW;
+    };
     let Some(address) = raw_argument::<0>(&ctx) else {
         return DENY;
     };
     let parent = storage::of(ctx.arg(0), address).unwrap_or(UNLABELLED);
-    let outside = parent.cgroup != subject.label.cgroup;
-    if decide(&subject, WHAT, PTRACE_TRACEBY, outside, address) != ALLOW {
+    let outside = parent.cgroup != label.cgroup;
+    if judge(label, WHAT, PTRACE_TRACEBY, outside, address) != ALLOW {
         return DENY;
     }
     if parent.cgroup == NOBODY {

@@ -36,12 +36,12 @@ pub fn statistics() -> Result<Vec<ProgramStatistics>, EnforcerError> {
     let types = AyaBtf::from_sys_fs().map_err(|error| EnforcerError::kernel("read kernel types", error))?;
     let open = |ancestor| object.open_with(VerifierLogLevel::STATS, 1, ancestor, None);
     // Some kernels cannot ask for an ancestor's cgroup, and then no program that does loads.
-    let mut ebpf = open(1)?;
+    let mut ebpf = open(true)?;
     if lsm(&mut ebpf, "bprm_creds_for_exec")?
         .load("bprm_creds_for_exec", &types)
         .is_err()
     {
-        ebpf = open(0)?;
+        ebpf = open(false)?;
     } else {
         lsm(&mut ebpf, "bprm_creds_for_exec")?
             .unload()
