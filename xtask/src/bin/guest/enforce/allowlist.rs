@@ -12,7 +12,11 @@ use std::{
 use anyhow::{Context, Result};
 use nix::{
     mount::{MsFlags, mount, umount},
-    sys::{ptrace, wait::waitpid},
+    sys::{
+        ptrace,
+        signal::{Signal, kill},
+        wait::waitpid,
+    },
     unistd::{Pid, fexecve, sethostname},
 };
 
@@ -252,6 +256,8 @@ fn trace_child() -> Result<(), Failure> {
         waitpid(peer, None)?;
         ptrace::detach(peer, None)
     });
+    // The stop of the attachment may still be to come, when what was waited for was the end of the child's exec.
+    let _ = kill(peer, Signal::SIGCONT);
     drop(child.stdin.take());
     child.wait().map_err(|error| Failure::Broken(error.to_string()))?;
     Ok(traced?)
