@@ -45,9 +45,7 @@ pub fn note(subject: &Subject) {
 /// Whether objects may have several names in the subject's container.
 #[inline(always)]
 pub fn is_possible(subject: &Subject) -> bool {
-    maps::ALIASED
-        .get(subject.binding)
-        .is_some_and(|flag| *flag != 0)
+    maps::ALIASED.get(subject.binding).is_some_and(|flag| *flag != 0)
 }
 
 /// What the rules say about an object under all its names; for hooks that know no mount.

@@ -71,7 +71,12 @@ pub fn address(value: Typed, _holder: Typed, _offset: u32) -> Option<u64> {
         (cast(0, crate::offsets::ID_DENTRY.load()), 0)
     } else {
         // SAFETY: the helpers have no precondition; both give the current task, once as a number.
-        unsafe { (bpf_get_current_task_btf().cast::<u8>().cast_const(), bpf_get_current_task()) }
+        unsafe {
+            (
+                bpf_get_current_task_btf().cast::<u8>().cast_const(),
+                bpf_get_current_task(),
+            )
+        }
     };
     let mut difference = value as u64;
     // SAFETY: one BPF instruction on registers, hidden from the compiler, which would reorder the sum.

@@ -10,9 +10,9 @@ use aya_ebpf::{
     maps::{PerCpuArray, RingBuf},
 };
 use varmor_common::abi::{
-    Binding, COUNTER_FAULTS, Descriptor, FAULTS, GlobRow, HitKey, Hits, MAX_ARTEFACTS, MAX_BINDINGS, MAX_HITS,
-    MAX_OWN, MAX_RECENT, MAX_SLOTS, Managed, NetRow, NetTest, Point, PointKey, Recent, SETTINGS as SETTING_WORDS,
-    SlotCounts, State, Transition,
+    Binding, COUNTER_FAULTS, Descriptor, FAULTS, GlobRow, HitKey, Hits, MAX_ARTEFACTS, MAX_BINDINGS,
+    MAX_HITS, MAX_OWN, MAX_RECENT, MAX_SLOTS, Managed, NetRow, NetTest, Point, PointKey, Recent,
+    SETTINGS as SETTING_WORDS, SlotCounts, State, Transition,
 };
 
 const NO_PREALLOC: usize = 1;

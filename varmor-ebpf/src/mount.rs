@@ -20,8 +20,7 @@ pub const MS_SHARED: u32 = 1 << 20;
 /// Changes of how mounts propagate.
 pub const PROPAGATION: u32 = MS_UNBINDABLE | MS_PRIVATE | MS_SLAVE | MS_SHARED;
 /// Calls with one of these make no filesystem instance.
-pub const NO_INSTANCE: u32 =
-    MS_REMOUNT | MS_BIND | MS_MOVE | PROPAGATION;
+pub const NO_INSTANCE: u32 = MS_REMOUNT | MS_BIND | MS_MOVE | PROPAGATION;
 /// Every class, for a source that cannot be judged by its spelling.
 pub const EVERY_CLASS: u64 = !MOUNT_FAULT;
 
@@ -64,6 +63,10 @@ pub extern "C" fn short_string_hash(address: u64) -> u64 {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn source_classes(artefact: u32, address: u64) -> u64 {
+    // Without mount rules there is no automaton to ask.
+    if maps::descriptor(artefact).is_some_and(|profile| profile.mount_classes == 0) {
+        return 0;
+    }
     let Some(rows) = maps::MOUNT_SOURCES.get(artefact) else {
         return MOUNT_FAULT | u64::from(FAULT_TABLE);
     };

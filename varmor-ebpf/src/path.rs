@@ -8,11 +8,13 @@ use core::ffi::c_void;
 use aya_ebpf::helpers::generated::bpf_probe_read_kernel;
 use varmor_common::{
     abi::{
-        Descriptor, FILTER, FAULT_DEPTH, FAULT_DETACHED, FAULT_DISCONNECTED, FAULT_READ, FAULT_TABLE,
+        Descriptor, FAULT_DEPTH, FAULT_DETACHED, FAULT_DISCONNECTED, FAULT_READ, FAULT_TABLE, FILTER,
         GLOB_DEAD, GLOB_START, MASK_ALLOW, MAX_DEPTH, PERM_APPEND, PERM_READ, PERM_STRUCT, PERM_WRITE,
         PROFILE_FILESYSTEMS, STATE_EMITS, STATE_ENDS, STATE_GLOBS, STATE_MOVES, Transition, patch,
     },
-    matcher::{NameHash, Tables, class_symbol, filter, filesystem_step, filesystem_symbol, glob_step, merge, next},
+    matcher::{
+        NameHash, Tables, class_symbol, filesystem_step, filesystem_symbol, filter, glob_step, merge, next,
+    },
 };
 
 use crate::{
@@ -21,8 +23,8 @@ use crate::{
     kernel::{Typed, mask, probe, scalar},
     maps::{self, state},
     offsets::{
-        ANONYMOUS_BY, DENTRY_NAME, DENTRY_PARENT, HASH_KEY, HAVE_CAST, ID_DENTRY, ID_MNTNS, ID_MOUNT, ID_VFSMOUNT,
-        MNTNS_INUM, MNTNS_SEQ, MOUNT_NAMESPACE, MOUNT_PARENT, MOUNT_VFSMOUNT, VFSMOUNT_ROOT,
+        ANONYMOUS_BY, DENTRY_NAME, DENTRY_PARENT, HASH_KEY, HAVE_CAST, ID_DENTRY, ID_MNTNS, ID_MOUNT,
+        ID_VFSMOUNT, MNTNS_INUM, MNTNS_SEQ, MOUNT_NAMESPACE, MOUNT_PARENT, MOUNT_VFSMOUNT, VFSMOUNT_ROOT,
     },
 };
 
@@ -148,9 +150,7 @@ pub fn walk(subject: &Subject, mount: Typed, mount_address: u64, dentry: Typed, 
     }
     if profile.flags & PROFILE_FILESYSTEMS != 0 {
         // SAFETY: as above.
-        let magic = unsafe {
-            word::<{ patch::SB_MAGIC }>(pointer::<{ patch::DENTRY_SB }>(dentry))
-        };
+        let magic = unsafe { word::<{ patch::SB_MAGIC }>(pointer::<{ patch::DENTRY_SB }>(dentry)) };
         if may_have(profile, filesystem_symbol(key, magic)) {
             let Some(address) = scalar(mount, VFSMOUNT_ROOT.load()) else {
                 return fault(false, FAULT_READ);
@@ -162,7 +162,13 @@ pub fn walk(subject: &Subject, mount: Typed, mount_address: u64, dentry: Typed, 
         }
     }
     let quiet = if facts & STATE_ENDS == 0 { QUIET } else { 0 };
-    climb(0, mount_address, state, pack(artefact, request) | quiet, collected)
+    climb(
+        0,
+        mount_address,
+        state,
+        pack(artefact, request) | quiet,
+        collected,
+    )
 }
 
 /// Flag in the `artefact_request` argument: the state that the climb begins with says nothing at the root.
@@ -555,8 +561,7 @@ enum End {
 #[inline(always)]
 fn end_of_walk(mount: u64) -> End {
     let own = mount - u64::from(MOUNT_VFSMOUNT.load());
-    let Some(namespace) =
-        word_of::<{ patch::MOUNT_NAMESPACE }>(own, MOUNT_NAMESPACE.load(), ID_MOUNT.load())
+    let Some(namespace) = word_of::<{ patch::MOUNT_NAMESPACE }>(own, MOUNT_NAMESPACE.load(), ID_MOUNT.load())
     else {
         return End::Unreadable;
     };
@@ -567,7 +572,10 @@ fn end_of_walk(mount: u64) -> End {
         return End::Detached;
     }
     let cast_to = ID_MNTNS.load();
-    let anonymous = match (ANONYMOUS_BY.load() == ANONYMOUS_BY_SEQUENCE, HAVE_CAST.load() != 0) {
+    let anonymous = match (
+        ANONYMOUS_BY.load() == ANONYMOUS_BY_SEQUENCE,
+        HAVE_CAST.load() != 0,
+    ) {
         // SAFETY: cast pointers.
         (true, true) => Some(unsafe { word::<{ patch::MNTNS_SEQ }>(cast(namespace, cast_to)) } == 0),
         (false, true) => Some(
@@ -629,10 +637,7 @@ impl Name {
 #[inline(always)]
 pub fn path_addresses(path: Typed) -> Option<(u64, u64)> {
     use crate::offsets::{PATH_DENTRY, PATH_MNT};
-    Some((
-        scalar(path, PATH_DENTRY.load())?,
-        scalar(path, PATH_MNT.load())?,
-    ))
+    Some((scalar(path, PATH_DENTRY.load())?, scalar(path, PATH_MNT.load())?))
 }
 
 /// As [`climb`] from the start of the file automaton, with another name for the leaf: (`name`, `length`) is the

@@ -60,7 +60,11 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
             })?;
         }
     }
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 /// The folders of one target.
@@ -93,7 +97,14 @@ fn build() -> Result<PathBuf> {
     let output = workspace::target().join("fuzz");
     Run::new("build-fuzz", "cargo")
         .without_cargo_env()
-        .args(["build", "--release", "--locked", "--target", &host, "--target-dir"])
+        .args([
+            "build",
+            "--release",
+            "--locked",
+            "--target",
+            &host,
+            "--target-dir",
+        ])
         .arg(&output)
         .env("RUSTFLAGS", INSTRUMENTATION)
         .dir(&workspace::root().join(FOLDER))

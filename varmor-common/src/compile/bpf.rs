@@ -18,9 +18,8 @@ pub use error::CompileError;
 pub use targets::{TargetKeys, inherited_keys};
 
 use crate::abi::{
-    Descriptor, GlobRow, NetRow, NetTest, PERM_EXEC, PERM_WRITE, PROFILE_COMPLAIN, PROFILE_DEVICES, PROFILE_EGRESS,
-    PROFILE_INGRESS,
-    PROFILE_SOCKETS, Point, PointKey, State, Transition,
+    Descriptor, GlobRow, NetRow, NetTest, PERM_EXEC, PERM_WRITE, PROFILE_COMPLAIN, PROFILE_DEVICES,
+    PROFILE_EGRESS, PROFILE_INGRESS, PROFILE_SOCKETS, Point, PointKey, State, Transition,
 };
 use crate::profile::{DEFAULT_RULE, Object, Origin, Profile, ProfileMode, Rule, Verdict};
 

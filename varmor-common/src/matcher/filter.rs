@@ -46,7 +46,10 @@ mod tests {
     use super::{FILTER, add, admits, slot};
 
     fn admitted(filter: &[u8; FILTER], symbol: u64) -> bool {
-        admits(filter[usize::try_from(slot(symbol)).expect("below FILTER")], symbol)
+        admits(
+            filter[usize::try_from(slot(symbol)).expect("below FILTER")],
+            symbol,
+        )
     }
 
     #[test]

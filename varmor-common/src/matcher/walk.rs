@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use super::{
-    Network, Tables, Verdict, class_symbol, decide, embedded, filesystem_step, filesystem_symbol, filter, first_byte,
-    glob, halves, is_v4, join, leaf, merge, name_hash, next, real_protocol, resolve, socket_address,
+    Network, Tables, Verdict, class_symbol, decide, embedded, filesystem_step, filesystem_symbol, filter,
+    first_byte, glob, halves, is_v4, join, leaf, merge, name_hash, next, real_protocol, resolve,
+    socket_address,
 };
 use crate::abi::{
-    NetTest, Point, STATE_EMITS, STATE_SINK, State, Transition, VERDICT_ALLOW, VERDICT_ANYWHERE, VERDICT_AUDIT,
-    VERDICT_DENY,
+    NetTest, Point, STATE_EMITS, STATE_SINK, State, Transition, VERDICT_ALLOW, VERDICT_ANYWHERE,
+    VERDICT_AUDIT, VERDICT_DENY,
 };
 use crate::compile::bpf::Artefact;
 

@@ -3,9 +3,7 @@
 use std::net::IpAddr;
 
 use super::build::Builder;
-use super::{
-    DeviceAccess, DeviceKind, DeviceRule, EgressRule, MountRule, Object, SocketRule, Verdict,
-};
+use super::{DeviceAccess, DeviceKind, DeviceRule, EgressRule, MountRule, Object, SocketRule, Verdict};
 use crate::abi;
 use crate::policy::Severity;
 use crate::rules::{self, Bpf, Contribution, DiskUse};

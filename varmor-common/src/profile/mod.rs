@@ -20,8 +20,8 @@ pub use defaults::{DEFAULT_RULE, Defaults, Kinds};
 pub use facts::{Disk, NodeFacts};
 pub use name::{MANAGER_NAMESPACE, profile_name};
 pub use rule::{
-    Access, CapabilitySet, DeviceAccess, DeviceKind, DeviceRule, EgressRule, IngressRule, MountRule, Object, Origin,
-    PortRange, Profile, ProfileMode,
-    PtraceAccess, PtraceRule, PtraceScope, Rule, SocketRule, Verdict,
+    Access, CapabilitySet, DeviceAccess, DeviceKind, DeviceRule, EgressRule, IngressRule, MountRule, Object,
+    Origin, PortRange, Profile, ProfileMode, PtraceAccess, PtraceRule, PtraceScope, Rule, SocketRule,
+    Verdict,
 };
 pub use target::{InertRule, TargetGroup};

@@ -1,8 +1,8 @@
 //! Devices by number: under any name, on any filesystem, when they are opened, made and mounted.
 
 use varmor_common::abi::{
-    ANY, DEVICE_BLOCK, DEVICE_CHARACTER, DEVICE_MAKE, DEVICE_MOUNT, DEVICE_READ, DEVICE_WRITE, EVENT_FILE, PERM_APPEND,
-    PERM_READ, PERM_WRITE, POINT_DEVICE, PROFILE_DEVICES, PointKey, VERDICT_DENY, operation,
+    ANY, DEVICE_BLOCK, DEVICE_CHARACTER, DEVICE_MAKE, DEVICE_MOUNT, DEVICE_READ, DEVICE_WRITE, EVENT_FILE,
+    PERM_APPEND, PERM_READ, PERM_WRITE, POINT_DEVICE, PROFILE_DEVICES, PointKey, VERDICT_DENY, operation,
 };
 
 use crate::{
@@ -10,9 +10,7 @@ use crate::{
     identity::Subject,
     kernel::{Typed, probe, scalar},
     maps,
-    offsets::{
-        BDEV_DEV, DENTRY_INODE, FILE_PATH, INODE_MODE, INODE_RDEV, PATH_DENTRY, PATH_MNT, SB_BDEV,
-    },
+    offsets::{BDEV_DEV, DENTRY_INODE, FILE_PATH, INODE_MODE, INODE_RDEV, PATH_DENTRY, PATH_MNT, SB_BDEV},
     verdict::{ALLOW, DENY, point},
 };
 
@@ -108,14 +106,21 @@ pub extern "C" fn device_verdict(artefact: u32, kind: u32, number: u32, access: 
     };
     let major = number >> MINOR_BITS;
     let minor = number & ((1 << MINOR_BITS) - 1);
-    let ask = |said: u64, wanted: u32, a: u32, b: u32| ask(points, said, access & wanted, PointKey {
-        hi: 0,
-        lo: u64::from(wanted),
-        kind: POINT_DEVICE,
-        a,
-        b,
-        c: kind,
-    });
+    let ask = |said: u64, wanted: u32, a: u32, b: u32| {
+        ask(
+            points,
+            said,
+            access & wanted,
+            PointKey {
+                hi: 0,
+                lo: u64::from(wanted),
+                kind: POINT_DEVICE,
+                a,
+                b,
+                c: kind,
+            },
+        )
+    };
     // Written out: the compiler may end a loop by falling into its head, which 6.1 and older refuse ("back-edge").
     let mut said = 0;
     said = ask(said, DEVICE_READ, major, minor);

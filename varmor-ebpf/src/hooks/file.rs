@@ -2,14 +2,15 @@
 
 use aya_ebpf::{macros::lsm, programs::LsmContext};
 use varmor_common::abi::{
-    EVENT_FILE, PERM_ALL, PERM_APPEND, PERM_READ, PERM_STRUCT, PERM_WRITE, operation, patch,
+    EVENT_FILE, MASK_ALLOW, MASK_AUDIT, MASK_DENY, PERM_ALL, PERM_APPEND, PERM_READ, PERM_STRUCT, PERM_WRITE,
+    operation, patch,
 };
 
 use super::{device, subject_or_return};
 use crate::{
     audit::What,
-    identity::Subject,
     field::{address, half, pointer},
+    identity::Subject,
     kernel::{Typed, is_zero, probe, probe_or_zero, raw_argument, scalar},
     offsets::{DENTRY_INODE, FILE_PATH, INODE_MODE, PATH_DENTRY, PATH_MNT},
     path::walk,
@@ -99,7 +100,7 @@ pub fn path_mknod(ctx: LsmContext) -> i32 {
     if device::make(&subject, ctx.arg(2), ctx.arg(3), place) != ALLOW {
         return DENY;
     }
-    named::<0, 1, ENTRY>(&ctx, &subject, WHAT, PERM_WRITE)
+    named::<0, 1, ENTRY>(&ctx, &subject, WHAT, PERM_WRITE, &mut { EVERYTHING })
 }
 
 #[lsm(hook = "path_mkdir")]
@@ -133,10 +134,11 @@ pub fn path_symlink(ctx: LsmContext) -> i32 {
 pub fn path_link(ctx: LsmContext) -> i32 {
     const WHAT: What = What::new(EVENT_FILE, operation::LINK);
     let subject = subject_or_return!(WHAT);
-    if named::<1, 0, AWAY>(&ctx, &subject, WHAT, PERM_ALL) != ALLOW {
+    let mut allowed = EVERYTHING;
+    if named::<1, 0, AWAY>(&ctx, &subject, WHAT, PERM_ALL, &mut allowed) != ALLOW {
         return DENY;
     }
-    named::<1, 2, ENTRY>(&ctx, &subject, WHAT, PERM_WRITE)
+    named::<1, 2, ENTRY>(&ctx, &subject, WHAT, PERM_WRITE, &mut allowed)
 }
 
 /// Moving an object away must not free it from its rules, and neither must moving a folder above it: the old name
@@ -149,7 +151,9 @@ pub fn path_rename(ctx: LsmContext) -> i32 {
     let Some(old) = raw_argument::<1>(&ctx) else {
         return DENY;
     };
-    if named::<0, 1, AWAY>(&ctx, &subject, WHAT, PERM_ALL | folder_bit(mode_of(old))) != ALLOW {
+    let mut allowed = EVERYTHING;
+    let request = PERM_ALL | folder_bit(mode_of(old));
+    if named::<0, 1, AWAY>(&ctx, &subject, WHAT, request, &mut allowed) != ALLOW {
         return DENY;
     }
     let Some(new) = raw_argument::<3>(&ctx) else {
@@ -158,7 +162,8 @@ pub fn path_rename(ctx: LsmContext) -> i32 {
     // What is replaced loses its content; a name that is new needs no more than a creation does.
     let mode = mode_of(new);
     let replaced = (1 - is_zero(mode)) * PERM_ALL;
-    named::<2, 3, ENTRY>(&ctx, &subject, WHAT, PERM_WRITE | replaced | folder_bit(mode))
+    let request = PERM_WRITE | replaced | folder_bit(mode);
+    named::<2, 3, ENTRY>(&ctx, &subject, WHAT, request, &mut allowed)
 }
 
 #[inline(always)]
@@ -213,7 +218,7 @@ fn one_path(ctx: &LsmContext, what: What) -> i32 {
 #[inline(always)]
 fn entry(ctx: &LsmContext, what: What, request: u32) -> i32 {
     let subject = subject_or_return!(what);
-    named::<0, 1, ENTRY>(ctx, &subject, what, request)
+    named::<0, 1, ENTRY>(ctx, &subject, what, request, &mut { EVERYTHING })
 }
 
 /// What an allow-list must allow for changing an entry of a folder.
@@ -221,14 +226,19 @@ const ENTRY: u32 = PERM_WRITE | PERM_STRUCT;
 /// What it must allow for giving an object another name: who may read and write it could as well copy it there.
 const AWAY: u32 = PERM_READ | ENTRY;
 
+/// Every permission: what an object that has no other name cannot gain anything over.
+const EVERYTHING: u32 = 0xff;
+
 /// Judges the entry that argument `DENTRY` of the hook names in the folder of argument `FOLDER`; an allow-list must
-/// allow what is requested of `ALLOWED`.
+/// allow what is requested of `ALLOWED`. `before` holds what an allow-list allows for the object's other name, and then
+/// what it allows for this one: a new name must not give more.
 #[inline(always)]
 fn named<const FOLDER: i32, const DENTRY: i32, const ALLOWED: u32>(
     ctx: &LsmContext,
     subject: &Subject,
     what: What,
     request: u32,
+    before: &mut u32,
 ) -> i32 {
     if subject.profile.file_perms & request == 0 {
         return ALLOW;
@@ -240,6 +250,12 @@ fn named<const FOLDER: i32, const DENTRY: i32, const ALLOWED: u32>(
         return DENY;
     };
     let collected = walk(subject, mount, mount_address, ctx.arg(DENTRY as usize), request);
+    let allowed = (collected >> MASK_ALLOW) as u32 & EVERYTHING;
+    let gained = allowed & !*before;
+    *before = allowed;
+    let default = subject.profile.file_default;
+    let gain = |shift: u32| (1 - is_zero(u64::from(default >> shift & gained))) << shift;
+    let collected = collected | u64::from(PERM_WRITE * (gain(MASK_DENY) | gain(MASK_AUDIT)));
     file_within(subject, what, request, ALLOWED, collected, || {
         (raw_argument::<DENTRY>(ctx).unwrap_or(0), mount_address)
     })

@@ -128,7 +128,11 @@ impl Explanation {
             )
         });
         let origin = &profile.default.origin;
-        let default = (DEFAULT_RULE.to_owned(), origin.policy.clone(), origin.field.clone());
+        let default = (
+            DEFAULT_RULE.to_owned(),
+            origin.policy.clone(),
+            origin.field.clone(),
+        );
         let domains = artefact.domains.iter().map(|(mask, domain)| {
             let rules = artefact.rules_of(profile, *mask);
             (*mask, Table::new(rules, domain))
@@ -153,7 +157,8 @@ impl Explanation {
             let mask = domain & self.targets;
             let mut domains = self.domains.iter();
             let own = domains.find(|(groups, _)| *groups == mask);
-            own.map_or(&self.base, |(_, table)| table).rule_at(site, requested)?
+            own.map_or(&self.base, |(_, table)| table)
+                .rule_at(site, requested)?
         };
         let (id, policy, field) = named.clone();
         Some((id, Origin { policy, field }))

@@ -126,7 +126,8 @@ pub fn open(options: &Options) -> Result<BpfEnforcer, EnforcerError> {
 fn own_process() -> u32 {
     /// `PROC_PID_INIT_INO` (include/uapi/linux/nsfs.h).
     const FIRST: &str = "pid:[4026531836]";
-    let is_first = std::fs::read_link("/proc/self/ns/pid").is_ok_and(|namespace| namespace.as_os_str() == FIRST);
+    let is_first =
+        std::fs::read_link("/proc/self/ns/pid").is_ok_and(|namespace| namespace.as_os_str() == FIRST);
     if is_first {
         std::process::id()
     } else {
@@ -262,8 +263,8 @@ impl BpfEnforcer {
     /// Holds everything that is pinned, and keeps protected tasks from it.
     fn hold(&mut self) -> Result<(), EnforcerError> {
         self.tables.list_own(&self.pins)?;
-        self.keeper =
-            Keeper::open(&self.pins).map_err(|error| EnforcerError::kernel("open the pinned objects", error))?;
+        self.keeper = Keeper::open(&self.pins)
+            .map_err(|error| EnforcerError::kernel("open the pinned objects", error))?;
         Ok(())
     }
 

@@ -32,7 +32,11 @@ pub(super) fn compile(
     artefact: &mut Artefact,
 ) -> Result<(), CompileError> {
     let default = |kind| profile.default.verdict(kind);
-    let (sockets, egress, ingress) = (default(Kinds::SOCKETS), default(Kinds::EGRESS), default(Kinds::INGRESS));
+    let (sockets, egress, ingress) = (
+        default(Kinds::SOCKETS),
+        default(Kinds::EGRESS),
+        default(Kinds::INGRESS),
+    );
     let mut pieces = Pieces::default();
     for (rule, index) in profile.rules.iter().zip(0..) {
         pieces.add(rule, index)?;
@@ -160,7 +164,12 @@ fn leaf(sites: &mut Sites, said: Said, default: Option<Verdict>) -> u32 {
     let (verdict, site) = match (said, default) {
         (Said { deny: Some(deny), .. }, _) => (VERDICT_DENY, sites.number(rule(deny, Verdict::Deny))),
         (Said { allow: false, .. }, Some(Verdict::Deny)) => (VERDICT_DENY, 0),
-        (Said { audit: Some(audit), .. }, _) => (VERDICT_AUDIT, sites.number(rule(audit, Verdict::Audit))),
+        (
+            Said {
+                audit: Some(audit), ..
+            },
+            _,
+        ) => (VERDICT_AUDIT, sites.number(rule(audit, Verdict::Audit))),
         (Said { allow: false, .. }, Some(_)) => (VERDICT_AUDIT, 0),
         _ => (0, 0),
     };

@@ -1,7 +1,9 @@
 //! Profiles as the kernel will judge them: through the compiled tables.
 
 use super::{enhance, profile};
-use crate::abi::{MOUNT_UMOUNT, PERM_APPEND, PERM_EXEC, PERM_READ, PERM_WRITE, PROFILE_DEVICES, VERDICT_DENY};
+use crate::abi::{
+    MOUNT_UMOUNT, PERM_APPEND, PERM_EXEC, PERM_READ, PERM_WRITE, PROFILE_DEVICES, VERDICT_DENY,
+};
 use crate::compile::bpf::{Artefact, compile};
 use crate::matcher::{MountCall, MountSource, PathView, Walk};
 use crate::rules::{self, RuleList};

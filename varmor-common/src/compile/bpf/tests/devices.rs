@@ -1,7 +1,9 @@
 //! Device points, and rules that depend on what the kernel has.
 
 use super::{KEY, compiled, profile, rule};
-use crate::abi::{ANY, DEVICE_BLOCK, DEVICE_MOUNT, DEVICE_READ, DEVICE_WRITE, POINT_DEVICE, PointKey, VERDICT_DENY};
+use crate::abi::{
+    ANY, DEVICE_BLOCK, DEVICE_MOUNT, DEVICE_READ, DEVICE_WRITE, POINT_DEVICE, PointKey, VERDICT_DENY,
+};
 use crate::compile::bpf::{HookGroups, Kernel, TargetKeys, compile_after};
 use crate::profile::{DeviceAccess, DeviceKind, DeviceRule, Object, Verdict};
 
@@ -63,7 +65,8 @@ fn what_the_kernel_lacks_is_unsupported_and_named() {
     assert!(with.unsupported.is_empty());
     assert_eq!(with.hooks, HookGroups::NAMESPACE);
     let kernel = Kernel { userns_create: false };
-    let without = compile_after(&profile, KEY, &TargetKeys::default(), &kernel).unwrap_or_else(|error| panic!("{error}"));
+    let without = compile_after(&profile, KEY, &TargetKeys::default(), &kernel)
+        .unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(without.descriptor.user_namespace, 0);
     assert_eq!(without.hooks, HookGroups::default());
     assert_eq!(without.unsupported.len(), 1);

@@ -11,7 +11,9 @@ use crate::compile::bpf::network;
 use crate::compile::bpf::sites::Sites;
 use crate::compile::bpf::{Artefact, CompileError, compile};
 use crate::matcher::Walk;
-use crate::profile::{EgressRule, IngressRule, Object, PortRange, Profile, Rule, SocketRule, Verdict};
+use crate::profile::{
+    Defaults, EgressRule, IngressRule, Kinds, Object, PortRange, Profile, Rule, SocketRule, Verdict,
+};
 
 fn egress(network: Option<&str>, ports: &[(u16, u16)]) -> Rule {
     let network = network.map(|text| text.parse().expect("a network"));

@@ -2,7 +2,9 @@
 
 use super::{KEY, compiled, path_rule, profile};
 use crate::abi::{PERM_READ, PERM_WRITE};
-use crate::compile::bpf::{Artefact, CompileError, HookGroups, Kernel, compile, compile_after, inherited_keys};
+use crate::compile::bpf::{
+    Artefact, CompileError, HookGroups, Kernel, compile, compile_after, inherited_keys,
+};
 use crate::matcher::{PathView, Walk};
 use crate::profile::{Access, InertRule, Profile, Verdict};
 
