@@ -93,6 +93,8 @@ pub(crate) fn command(args: &Args) -> ExitCode {
             Suite::Matcher => matcher(),
             Suite::Guest => guests(&kernels),
             Suite::Cost => cost(),
+            // Short of a request for others, one kernel: the programs' life depends little on it.
+            Suite::Life if args.kernel.is_empty() => life(&[Series::V6_1], args.full),
             Suite::Life => life(&kernels, args.full),
             Suite::Agent => agent(),
             Suite::Demo => demo_suite(),
