@@ -362,7 +362,7 @@ pub(crate) mod tests {
         );
 
         let mut event = raw(abi::EVENT_CONNECT, abi::operation::BIND, "");
-        event.data = [0, 0, 8080, 10];
+        event.head.data = [0, 0, 8080, 10];
         assert_eq!(
             json(&event),
             serde_json::json!({"operation": "Network", "type": "listen",

@@ -238,15 +238,23 @@ mod tests {
 
     use super::*;
 
+    fn table(denying: &str) -> Table {
+        Table {
+            rules: vec![
+                ("audit-all".into(), "VarmorPolicy demo/web".into(), "a".into()),
+                (denying.into(), "VarmorPolicy demo/web".into(), "b".into()),
+            ],
+            sites: vec![vec![], vec![(PERM_WRITE, 0, 1), (PERM_READ | PERM_WRITE, 1, 0)]],
+        }
+    }
+
     fn explanation(generation: u32) -> Explanation {
         Explanation {
             profile: "web".to_owned(),
             generation,
-            rules: vec![
-                ("audit-all".into(), "VarmorPolicy demo/web".into(), "a".into()),
-                ("no-write".into(), "VarmorPolicy demo/web".into(), "b".into()),
-            ],
-            sites: vec![vec![], vec![(PERM_WRITE, 0, 1), (PERM_READ | PERM_WRITE, 1, 0)]],
+            base: table("no-write"),
+            domains: vec![(2, table("no-write-in-group"))],
+            targets: 2,
             ..Explanation::default()
         }
     }
@@ -254,11 +262,36 @@ mod tests {
     #[test]
     fn rule_is_the_one_that_concerns_the_request() {
         let explanation = explanation(1);
-        let id = |requested| explanation.rule_at(1, requested).map(|(id, _)| id);
-        assert_eq!(id(PERM_WRITE).as_deref(), Some("no-write"));
-        assert_eq!(id(PERM_READ).as_deref(), Some("audit-all"));
-        assert_eq!(explanation.rule_at(0, PERM_READ), None);
-        assert_eq!(explanation.rule_at(9, PERM_READ), None);
+        let id = |domain, requested| explanation.decided_by(domain, 1, requested).map(|(id, _)| id);
+        assert_eq!(id(0, PERM_WRITE).as_deref(), Some("no-write"));
+        assert_eq!(id(0, PERM_READ).as_deref(), Some("audit-all"));
+        assert_eq!(explanation.decided_by(0, 0, PERM_READ), None);
+        assert_eq!(explanation.decided_by(0, 9, PERM_READ), None);
+    }
+
+    #[test]
+    fn tasks_in_target_groups_have_their_own_rules() {
+        let explanation = explanation(1);
+        let id = |domain| explanation.decided_by(domain, 1, PERM_WRITE).map(|(id, _)| id);
+        assert_eq!(id(2).as_deref(), Some("no-write-in-group"));
+        assert_eq!(
+            id(1).as_deref(),
+            Some("no-write"),
+            "a group that is gone counts for nothing"
+        );
+        assert_eq!(id(3).as_deref(), Some("no-write-in-group"));
+    }
+
+    #[test]
+    fn denial_without_a_rule_is_the_default_of_an_allow_list() {
+        let mut explanation = explanation(1);
+        explanation.default = Some((
+            DEFAULT_RULE.to_owned(),
+            "VarmorPolicy demo/web".into(),
+            "c".into(),
+        ));
+        let id = explanation.decided_by(0, 0, PERM_READ).map(|(id, _)| id);
+        assert_eq!(id.as_deref(), Some(DEFAULT_RULE));
     }
 
     #[test]

@@ -133,6 +133,7 @@ mod tests {
             generation: 1,
             rules: 0,
             groups,
+            targets: Default::default(),
             name: name.to_owned(),
         }
     }
