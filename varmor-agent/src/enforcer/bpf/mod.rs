@@ -6,6 +6,7 @@
 mod activity;
 mod attachment;
 mod explain;
+mod journal;
 mod keeper;
 mod key;
 mod ledger;
@@ -31,6 +32,7 @@ use varmor_common::profile::Profile;
 
 use self::activity::Counts;
 use self::explain::{Explanation, Explanations};
+use self::journal::Journal;
 use self::keeper::Keeper;
 use self::key::hash_key;
 use self::ledger::{Bound, Ledger};
@@ -78,6 +80,7 @@ pub struct BpfEnforcer {
     key: u64,
     start: Start,
     explanations: Explanations,
+    journal: Journal,
     /// Groups whose hooks this process has seen attached, and no others.
     attached: Option<HookGroups>,
     /// Everything that is pinned, held open. Empty where the enforcer is only looked at.
@@ -169,6 +172,7 @@ impl BpfEnforcer {
             cgroups: File::open("/sys/fs/cgroup")
                 .map_err(|error| EnforcerError::kernel("open /sys/fs/cgroup", error))?,
             lock: options.state_dir.join("lock"),
+            journal: Journal::new(options.state_dir.join(format!("journal-{}", pins.name()))),
             explanations: Explanations::open(options.state_dir.join(format!("sites-{}", pins.name()))),
             object,
             pins,
@@ -235,9 +239,10 @@ impl BpfEnforcer {
     /// Finishes or takes back what an agent that was killed had begun.
     fn repair(&mut self) -> Result<(), EnforcerError> {
         let slots: Vec<u32> = self.ledger.profiles().map(|named| named.slot).collect();
-        for slot in self.tables.repair(&slots)? {
+        for slot in self.tables.repair(&slots, &self.journal.unfinished())? {
             self.names.remove(slot)?;
         }
+        self.journal.clear().map_err(journal_failed)?;
         for named in self.names.all()? {
             let generation = self.tables.generation_of(named.slot)?;
             if generation != named.generation {
@@ -300,6 +305,10 @@ impl BpfEnforcer {
     }
 }
 
+fn journal_failed(error: std::io::Error) -> EnforcerError {
+    EnforcerError::kernel("keep the journal of changes", error)
+}
+
 impl Enforcer for BpfEnforcer {
     fn apply(&mut self, profile: &Profile) -> Result<Applied, EnforcerError> {
         let _held = self.change()?;
@@ -333,7 +342,10 @@ impl Enforcer for BpfEnforcer {
         let indexes = self
             .tables
             .free_indexes(all.iter().map(|named| named.slot), &artefact)?;
+        let touched: Vec<u32> = indexes.iter().copied().chain(self.tables.owned(slot)?).collect();
+        self.journal.note(&touched).map_err(journal_failed)?;
         self.tables.swap(slot, &indexes, &artefact)?;
+        self.journal.clear().map_err(journal_failed)?;
         let rules = profile.every_rule().count();
         let named = Named {
             slot,
@@ -364,7 +376,10 @@ impl Enforcer for BpfEnforcer {
                 bindings,
             });
         }
+        let touched = self.tables.owned(slot)?;
+        self.journal.note(&touched).map_err(journal_failed)?;
         self.tables.clear(slot)?;
+        self.journal.clear().map_err(journal_failed)?;
         self.names.remove(slot)?;
         self.ledger.remove_profile(slot);
         self.activity.clear(slot)?;

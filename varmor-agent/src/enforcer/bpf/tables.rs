@@ -14,7 +14,7 @@ use varmor_common::compile::bpf::Artefact;
 use super::super::{Counters, EnforcerError};
 use super::own::Own;
 use super::pins::Pins;
-use super::raw::{Shared, delete_element, inner_map_id};
+use super::raw::{Shared, delete_element};
 
 /// `BPF_F_NO_PREALLOC`.
 const NO_PREALLOC: u32 = 1;
@@ -182,7 +182,7 @@ impl Tables {
 
     /// The indexes that a slot uses: that of its profile first, then those of the domains. What is in the kernel is the
     /// truth; it is read again when the slot is not as this process left it.
-    fn owned(&mut self, slot: u32) -> Result<Vec<u32>, EnforcerError> {
+    pub(super) fn owned(&mut self, slot: u32) -> Result<Vec<u32>, EnforcerError> {
         let index = self.artefact_of(slot)?;
         if index == 0 {
             return Ok(Vec::new());
@@ -309,8 +309,9 @@ impl Tables {
     }
 
     /// Puts right what a writer left that was killed between two writes: slots that nobody can name, tables that no
-    /// slot points at. `names` are the slots of the named profiles; the result are those of them that are empty.
-    pub(super) fn repair(&mut self, names: &[u32]) -> Result<Vec<u32>, EnforcerError> {
+    /// slot points at. `names` are the slots of the named profiles, `unfinished` the indexes that the writer noted; the
+    /// result are those of the names that are empty.
+    pub(super) fn repair(&mut self, names: &[u32], unfinished: &[u32]) -> Result<Vec<u32>, EnforcerError> {
         let mut used = Vec::new();
         let mut empty = Vec::new();
         for slot in SLOT_NONE + 1..MAX_SLOTS {
@@ -323,12 +324,12 @@ impl Tables {
                 used.extend(self.owned(slot)?);
             }
         }
-        for index in (1..MAX_ARTEFACTS).filter(|index| !used.contains(index)) {
-            let is_filled = |map: &MapData| matches!(inner_map_id(map.fd().as_fd(), index), Ok(Some(_)));
-            if self.outer.iter().any(is_filled) {
-                self.drop_artefacts(&[index]);
-            }
-        }
+        let forgotten: Vec<u32> = unfinished
+            .iter()
+            .copied()
+            .filter(|index| (1..MAX_ARTEFACTS).contains(index) && !used.contains(index))
+            .collect();
+        self.drop_artefacts(&forgotten);
         Ok(empty)
     }
 
