@@ -47,7 +47,7 @@ pub(super) fn cases() -> Vec<Case> {
                     mount_somewhere()
                 }),
                 full.benign("change the owner of a file", || {
-                    Ok(std::os::unix::fs::chown("/work/file", Some(65534), Some(65534))?)
+                    Ok(std::os::unix::fs::chown("/field/file", Some(65534), Some(65534))?)
                 }),
             ],
         ),
@@ -78,14 +78,14 @@ pub(super) fn cases() -> Vec<Case> {
 type Entry = (&'static str, fn() -> Done);
 
 const DEPTHS_AND_SETS: &[Entry] = &[
-    ("chroot with the full set", || Ok(chroot("/work")?)),
+    ("chroot with the full set", || Ok(chroot("/field")?)),
     ("chroot with this capability alone", || {
         keep(CapabilitySet::SYS_CHROOT)?;
-        Ok(chroot("/work")?)
+        Ok(chroot("/field")?)
     }),
     ("chroot without one other", || {
         drop_one(CapabilitySet::SYS_TIME)?;
-        Ok(chroot("/work")?)
+        Ok(chroot("/field")?)
     }),
     ("force a buffer's size with the full set", force_buffer),
     ("force it with this capability alone", || {
@@ -94,26 +94,26 @@ const DEPTHS_AND_SETS: &[Entry] = &[
     }),
     ("chroot one user namespace deeper, full set", || {
         deeper(1)?;
-        Ok(chroot("/work")?)
+        Ok(chroot("/field")?)
     }),
     ("chroot one deeper, this capability alone", || {
         deeper(1)?;
         keep(CapabilitySet::SYS_CHROOT)?;
-        Ok(chroot("/work")?)
+        Ok(chroot("/field")?)
     }),
     ("chroot one deeper, without one other", || {
         deeper(1)?;
         drop_one(CapabilitySet::SYS_TIME)?;
-        Ok(chroot("/work")?)
+        Ok(chroot("/field")?)
     }),
     ("chroot two deeper, full set", || {
         deeper(2)?;
-        Ok(chroot("/work")?)
+        Ok(chroot("/field")?)
     }),
     ("chroot two deeper, this capability alone", || {
         deeper(2)?;
         keep(CapabilitySet::SYS_CHROOT)?;
-        Ok(chroot("/work")?)
+        Ok(chroot("/field")?)
     }),
     ("set the host's name one deeper", || {
         deeper(1)?;
@@ -159,7 +159,7 @@ fn host_name() -> Done {
 
 /// A text is no module: the kernel says so after it has asked for the capability.
 pub(super) fn load_module() -> Done {
-    let file = setup("open", File::open("/work/file"))?;
+    let file = setup("open", File::open("/field/file"))?;
     match raw::finit_module(file) {
         Err(nix::errno::Errno::ENOEXEC) => Ok(()),
         Err(errno) => Err(errno.into()),
@@ -185,12 +185,12 @@ fn change_overlay() -> Done {
     use std::io::Write;
     OpenOptions::new()
         .append(true)
-        .open("/work/file")?
+        .open("/field/file")?
         .write_all(b"more")?;
-    fs::write("/work/new", "content")?;
-    fs::rename("/work/new", "/work/newer")?;
+    fs::write("/field/new", "content")?;
+    fs::rename("/field/new", "/field/newer")?;
     fs::remove_file("/vault/file")?;
-    fs::create_dir("/work/folder")?;
-    fs::rename("/work/folder", "/work/folder-2")?;
-    Ok(fs::remove_dir("/work/folder-2")?)
+    fs::create_dir("/field/folder")?;
+    fs::rename("/field/folder", "/field/folder-2")?;
+    Ok(fs::remove_dir("/field/folder-2")?)
 }

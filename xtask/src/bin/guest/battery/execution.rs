@@ -135,9 +135,9 @@ fn unlisted() -> Case {
             listed.attack("memfd_create and fexecve", memory_file),
             listed.attack("a file dropped on a writable folder", dropped),
             listed.attack("an unlinked file", || {
-                setup("copy", copy("/varmor-guest", "/work/unlinked"))?;
-                let file = setup("open", openat(CWD, "/work/unlinked", OFlags::PATH, Mode::empty()))?;
-                setup("unlink", fs::remove_file("/work/unlinked"))?;
+                setup("copy", copy("/varmor-guest", "/field/unlinked"))?;
+                let file = setup("open", openat(CWD, "/field/unlinked", OFlags::PATH, Mode::empty()))?;
+                setup("unlink", fs::remove_file("/field/unlinked"))?;
                 by_fd(file)
             }),
             listed.benign("run a listed program", || proves(guest("/tools/other"))),
@@ -172,21 +172,21 @@ fn other_names() -> Case {
             rules.plain("/prog/tool", || proves(guest("/prog/tool"))),
             rules.attack("a symbolic link that was there", || proves(guest("/tools/link"))),
             rules.attack("a new symbolic link", || {
-                setup("link", symlink("/prog/tool", "/work/link"))?;
-                proves(guest("/work/link"))
+                setup("link", symlink("/prog/tool", "/field/link"))?;
+                proves(guest("/field/link"))
             }),
             rules.attack("a hard link", || {
-                fs::hard_link("/prog/tool", "/work/hard")?;
-                proves(guest("/work/hard"))
+                fs::hard_link("/prog/tool", "/field/hard")?;
+                proves(guest("/field/hard"))
             }),
             rules.attack("another name", || {
-                fs::rename("/prog/tool", "/work/renamed")?;
-                proves(guest("/work/renamed"))
+                fs::rename("/prog/tool", "/field/renamed")?;
+                proves(guest("/field/renamed"))
             }),
             rules
                 .attack("another name for its folder", || {
-                    fs::rename("/prog", "/work/prog")?;
-                    proves(guest("/work/prog/tool"))
+                    fs::rename("/prog", "/field/prog")?;
+                    proves(guest("/field/prog/tool"))
                 })
                 .after(|| recreate("/prog")),
             listed.plain("an unlisted program", || proves(guest("/tools/web"))),
@@ -298,8 +298,8 @@ pub(super) fn recreate(folder: &str) -> Done {
 }
 
 fn dropped() -> Done {
-    setup("copy", copy("/varmor-guest", "/work/dropped"))?;
-    proves(guest("/work/dropped"))
+    setup("copy", copy("/varmor-guest", "/field/dropped"))?;
+    proves(guest("/field/dropped"))
 }
 
 fn memory_file() -> Done {

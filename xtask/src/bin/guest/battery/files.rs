@@ -49,32 +49,32 @@ fn links() -> Case {
         vec![
             rules.plain("append to it", || append(FILE)),
             rules.attack("by a new hard link", || {
-                fs::hard_link(FILE, "/work/hard")?;
-                append("/work/hard")
+                fs::hard_link(FILE, "/field/hard")?;
+                append("/field/hard")
             }),
             rules.attack("by linkat through /proc/self/fd", || {
                 let file = setup("open", File::open(FILE))?;
                 let name = format!("/proc/self/fd/{}", file.as_raw_fd());
-                linkat(CWD, name, CWD, "/work/hard", AtFlags::SYMLINK_FOLLOW)?;
-                append("/work/hard")
+                linkat(CWD, name, CWD, "/field/hard", AtFlags::SYMLINK_FOLLOW)?;
+                append("/field/hard")
             }),
             rules.attack("by linkat with AT_EMPTY_PATH", || {
                 let file = setup("open", open(FILE, OFlags::PATH, Mode::empty()))?;
-                linkat(file, "", CWD, "/work/hard", AtFlags::EMPTY_PATH)?;
-                append("/work/hard")
+                linkat(file, "", CWD, "/field/hard", AtFlags::EMPTY_PATH)?;
+                append("/field/hard")
             }),
             rules.attack("on a volume", || {
-                fs::hard_link("/vol/ro/file", "/vol/work/hard")?;
-                append("/vol/work/hard")
+                fs::hard_link("/vol/ro/file", "/vol/field/hard")?;
+                append("/vol/field/hard")
             }),
             rules.attack("by io_uring", || {
-                let (from, to) = (raw::text(FILE), raw::text("/work/hard"));
+                let (from, to) = (raw::text(FILE), raw::text("/field/hard"));
                 uring_two(39, from.as_bytes_with_nul(), &to)?;
-                append("/work/hard")
+                append("/field/hard")
             }),
             rules.benign("link another file", || {
-                fs::hard_link("/work/file", "/work/hard")?;
-                append("/work/hard")
+                fs::hard_link("/field/file", "/field/hard")?;
+                append("/field/hard")
             }),
         ],
     )
@@ -87,26 +87,26 @@ fn renames() -> Case {
         "move a write-protected file away, or exchange it",
         vec![
             rules.plain("append to it", || append(FILE)),
-            rules.attack("rename it away", || Ok(fs::rename(FILE, "/work/away")?)),
-            rules.attack("rename over it", || Ok(fs::rename("/work/file", FILE)?)),
-            rules.attack("exchange, it being the new name", || exchange("/work/file", FILE)),
-            rules.attack("exchange, it being the old name", || exchange(FILE, "/work/file")),
+            rules.attack("rename it away", || Ok(fs::rename(FILE, "/field/away")?)),
+            rules.attack("rename over it", || Ok(fs::rename("/field/file", FILE)?)),
+            rules.attack("exchange, it being the new name", || exchange("/field/file", FILE)),
+            rules.attack("exchange, it being the old name", || exchange(FILE, "/field/file")),
             rules.attack("rename it away on a volume", || {
-                Ok(fs::rename("/vol/ro/file", "/vol/work/away")?)
+                Ok(fs::rename("/vol/ro/file", "/vol/field/away")?)
             }),
             rules.attack("exchange on a volume", || {
-                exchange("/vol/work/file", "/vol/ro/file")
+                exchange("/vol/field/file", "/vol/ro/file")
             }),
             rules.attack("exchange on a volume, the other way", || {
-                exchange("/vol/ro/file", "/vol/work/file")
+                exchange("/vol/ro/file", "/vol/field/file")
             }),
             rules.attack("rename it away by io_uring", || {
-                uring_two(35, raw::text(FILE).as_bytes_with_nul(), &raw::text("/work/away"))
+                uring_two(35, raw::text(FILE).as_bytes_with_nul(), &raw::text("/field/away"))
             }),
             rules.benign("rename and exchange other files", || {
-                fs::write("/work/one", "1")?;
-                exchange("/work/one", "/work/file")?;
-                Ok(fs::rename("/work/one", "/work/two")?)
+                fs::write("/field/one", "1")?;
+                exchange("/field/one", "/field/file")?;
+                Ok(fs::rename("/field/one", "/field/two")?)
             }),
         ],
     )
@@ -121,8 +121,8 @@ fn parents() -> Case {
             rules.plain("read a protected file", secret),
             rules
                 .attack("rename the folder", || {
-                    fs::rename("/prot", "/work/p2")?;
-                    read("/work/p2/secret")
+                    fs::rename("/prot", "/field/p2")?;
+                    read("/field/p2/secret")
                 })
                 .after(|| recreate("/prot")),
             rules.attack("rename the folder on a volume", || {
@@ -138,11 +138,11 @@ fn parents() -> Case {
                 read("/vol/shallow/er/prot/secret")
             }),
             rules.attack("exchange a parent with another folder", || {
-                exchange("/vol/work", "/vol/deep")?;
-                read("/vol/work/er/prot/secret")
+                exchange("/vol/field", "/vol/deep")?;
+                read("/vol/field/er/prot/secret")
             }),
             rules.benign("rename another folder", || {
-                Ok(fs::rename("/vol/work", "/vol/work-2")?)
+                Ok(fs::rename("/vol/field", "/vol/field-2")?)
             }),
         ],
     )
@@ -169,12 +169,12 @@ fn depths() -> Case {
                     Ok(fs::write("secret", "content")?)
                 }),
             rules.attack("after moving its folder deeper", || {
-                fs::create_dir_all("/vol/work/a/b/c/d")?;
-                fs::rename("/vol/prot/sub", "/vol/work/a/b/c/d/sub")?;
-                read("/vol/work/a/b/c/d/sub/secret")
+                fs::create_dir_all("/vol/field/a/b/c/d")?;
+                fs::rename("/vol/prot/sub", "/vol/field/a/b/c/d/sub")?;
+                read("/vol/field/a/b/c/d/sub/secret")
             }),
             rules.benign("many folders down elsewhere", || {
-                let folder = format!("/work/{}", "d/".repeat(40));
+                let folder = format!("/field/{}", "d/".repeat(40));
                 fs::create_dir_all(&folder)?;
                 fs::write(format!("{folder}file"), "content")?;
                 read(&format!("{folder}file"))

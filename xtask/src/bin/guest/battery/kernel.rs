@@ -99,7 +99,7 @@ fn looks() -> Case {
                 .after(start_helper),
             outside
                 .attack("its root", || {
-                    fs::read(format!("/proc/{}/root/work/file", helper()?))?;
+                    fs::read(format!("/proc/{}/root/field/file", helper()?))?;
                     Ok(())
                 })
                 .after(start_helper),

@@ -179,10 +179,10 @@ fn spellings() -> Case {
             bind("vault", || bound("vault")),
             bind("./vault", || bound("./vault")),
             bind("//vault", || bound("//vault")),
-            bind("/work/../vault", || bound("/work/../vault")),
+            bind("/field/../vault", || bound("/field/../vault")),
             bind("a link to /vault", || linked("/vault")),
             bind("/proc/self/root/vault", || bound("/proc/self/root/vault")),
-            mounts.benign("another folder", || bound("/work")),
+            mounts.benign("another folder", || bound("/field")),
         ],
     )
 }
@@ -215,7 +215,7 @@ fn bound(source: &str) -> Done {
 }
 
 fn linked(to: &str) -> Done {
-    let link = "/work/source";
+    let link = "/field/source";
     symlink(to, link)?;
     let done = bound(link);
     fs::remove_file(link)?;

@@ -95,7 +95,7 @@ fn renames() -> Vec<Step> {
     vec![
         rules.plain("open it for writing", || open_write(&file())),
         rules.attack("rename it away", || {
-            Ok(fs::rename(file(), format!("{}/work/away", base()))?)
+            Ok(fs::rename(file(), format!("{}/field/away", base()))?)
         }),
         rules.attack("rename over it", || Ok(fs::rename(neighbour()?, file())?)),
         rules.attack("exchange, it being the new name", || {
@@ -108,7 +108,7 @@ fn renames() -> Vec<Step> {
             Ok(fs::rename(format!("{}/ro", base()), format!("{}/rw", base()))?)
         }),
         rules.benign("rename another file", || {
-            Ok(fs::rename(neighbour()?, format!("{}/work/other", base()))?)
+            Ok(fs::rename(neighbour()?, format!("{}/field/other", base()))?)
         }),
     ]
 }
@@ -193,7 +193,7 @@ const NAMES: &[Entry] = &[
     ("link into it", || Ok(fs::hard_link(neighbour()?, at("new"))?)),
     ("rename into it", || Ok(fs::rename(neighbour()?, at("new"))?)),
     ("renameat out of it", || {
-        Ok(renameat(folder()?, "file", CWD, format!("{}/work/away", base()))?)
+        Ok(renameat(folder()?, "file", CWD, format!("{}/field/away", base()))?)
     }),
     ("bind a unix socket in it", || {
         UnixListener::bind(at("socket"))?;
@@ -300,7 +300,7 @@ fn elsewhere() -> Done {
     chown(&path, Some(1), Some(1))?;
     utimensat(CWD, path.as_str(), &times(), AtFlags::empty())?;
     setxattr(path.as_str(), TRUSTED, b"x", XattrFlags::empty())?;
-    let made = format!("{}/work/made", base());
+    let made = format!("{}/field/made", base());
     fs::create_dir(&made)?;
     fs::remove_dir(&made)?;
     Ok(fs::remove_file(path)?)
@@ -317,7 +317,7 @@ fn open_write(path: &str) -> Done {
 
 /// A file beside the protected folder.
 fn neighbour() -> Result<String, Failure> {
-    let path = format!("{}/work/neighbour", base());
+    let path = format!("{}/field/neighbour", base());
     setup("write", fs::write(&path, "content"))?;
     Ok(path)
 }

@@ -152,10 +152,10 @@ fn root() -> Result<()> {
     )?;
     let tmpfs = |path: &str| mount(Some("tmpfs"), path, Some("tmpfs"), MsFlags::empty(), NOTHING);
     tmpfs("/ct")?;
-    for folder in ["/ct/upper", "/ct/work", ROOT_FOLDER] {
+    for folder in ["/ct/upper", "/ct/field", ROOT_FOLDER] {
         fs::create_dir(folder)?;
     }
-    let layers = "lowerdir=/,upperdir=/ct/upper,workdir=/ct/work";
+    let layers = "lowerdir=/,upperdir=/ct/upper,workdir=/ct/field";
     mount(
         Some("overlay"),
         ROOT_FOLDER,

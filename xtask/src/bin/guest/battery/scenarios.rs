@@ -120,11 +120,11 @@ fn web_shell(web: Under) -> Case {
             }),
             web.attack("have the loader run curl", || {
                 let mut command = Command::new(LOADER);
-                command.arg("/work/curl").args(["-c", "exit 42"]);
+                command.arg("/field/curl").args(["-c", "exit 42"]);
                 proves(command)
             })
             .after(|| {
-                fs::copy("/tools/dynamic", "/work/curl")
+                fs::copy("/tools/dynamic", "/field/curl")
                     .map_err(|error| super::case::missing(format!("no dynamic program: {error}")))?;
                 Ok(())
             }),

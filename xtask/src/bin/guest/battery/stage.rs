@@ -32,7 +32,7 @@ pub(super) fn prepare() -> Result<()> {
     for folder in [
         "/ct",
         "/vol",
-        "/work",
+        "/field",
         "/prot/sub",
         "/ro/sub",
         "/ro/empty",
@@ -49,7 +49,7 @@ pub(super) fn prepare() -> Result<()> {
     ] {
         fs::create_dir_all(folder).with_context(|| format!("create {folder}"))?;
     }
-    fs::set_permissions("/work", PermissionsExt::from_mode(0o1777))?;
+    fs::set_permissions("/field", PermissionsExt::from_mode(0o1777))?;
     for file in [
         "/prot/secret",
         "/prot/sub/secret",
@@ -59,7 +59,7 @@ pub(super) fn prepare() -> Result<()> {
         "/exact/file-2",
         "/exact/file.d",
         "/vault/file",
-        "/work/file",
+        "/field/file",
         "/etc/shadow",
     ] {
         write(file)?;
@@ -106,7 +106,7 @@ pub(super) fn prepare() -> Result<()> {
 
 /// Once per place: a volume, which is empty for everybody else.
 pub(super) fn volume() -> Result<()> {
-    for folder in ["/vol/prot/sub", "/vol/deep/er/prot", "/vol/ro/sub", "/vol/work"] {
+    for folder in ["/vol/prot/sub", "/vol/deep/er/prot", "/vol/ro/sub", "/vol/field"] {
         fs::create_dir_all(folder)?;
     }
     for file in [
@@ -114,7 +114,7 @@ pub(super) fn volume() -> Result<()> {
         "/vol/prot/sub/secret",
         "/vol/deep/er/prot/secret",
         "/vol/ro/file",
-        "/vol/work/file",
+        "/vol/field/file",
     ] {
         write(file)?;
     }
