@@ -209,10 +209,10 @@ fn stage() -> Result<()> {
         let path = entry?.path();
         fs::remove_dir_all(&path).with_context(|| format!("remove {}", path.display()))?;
     }
-    for folder in ["prot", "ro/sub", "ro/empty", "work"] {
+    for folder in ["prot", "ro/sub", "ro/empty", "field"] {
         fs::create_dir_all(format!("{DATA}/{folder}"))?;
     }
-    for file in ["prot/secret", "ro/file", "ro/sub/file", "work/file"] {
+    for file in ["prot/secret", "ro/file", "ro/sub/file", "field/file"] {
         fs::write(format!("{DATA}/{file}"), "content")?;
     }
     Ok(())

@@ -136,7 +136,10 @@ fn unlisted() -> Case {
             listed.attack("a file dropped on a writable folder", dropped),
             listed.attack("an unlinked file", || {
                 setup("copy", copy("/varmor-guest", "/field/unlinked"))?;
-                let file = setup("open", openat(CWD, "/field/unlinked", OFlags::PATH, Mode::empty()))?;
+                let file = setup(
+                    "open",
+                    openat(CWD, "/field/unlinked", OFlags::PATH, Mode::empty()),
+                )?;
                 setup("unlink", fs::remove_file("/field/unlinked"))?;
                 by_fd(file)
             }),

@@ -89,8 +89,12 @@ fn renames() -> Case {
             rules.plain("append to it", || append(FILE)),
             rules.attack("rename it away", || Ok(fs::rename(FILE, "/field/away")?)),
             rules.attack("rename over it", || Ok(fs::rename("/field/file", FILE)?)),
-            rules.attack("exchange, it being the new name", || exchange("/field/file", FILE)),
-            rules.attack("exchange, it being the old name", || exchange(FILE, "/field/file")),
+            rules.attack("exchange, it being the new name", || {
+                exchange("/field/file", FILE)
+            }),
+            rules.attack("exchange, it being the old name", || {
+                exchange(FILE, "/field/file")
+            }),
             rules.attack("rename it away on a volume", || {
                 Ok(fs::rename("/vol/ro/file", "/vol/field/away")?)
             }),

@@ -193,7 +193,12 @@ const NAMES: &[Entry] = &[
     ("link into it", || Ok(fs::hard_link(neighbour()?, at("new"))?)),
     ("rename into it", || Ok(fs::rename(neighbour()?, at("new"))?)),
     ("renameat out of it", || {
-        Ok(renameat(folder()?, "file", CWD, format!("{}/field/away", base()))?)
+        Ok(renameat(
+            folder()?,
+            "file",
+            CWD,
+            format!("{}/field/away", base()),
+        )?)
     }),
     ("bind a unix socket in it", || {
         UnixListener::bind(at("socket"))?;
