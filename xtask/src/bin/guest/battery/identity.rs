@@ -306,7 +306,7 @@ fn threads() -> Done {
     let mut one = CpuSet::new();
     one.set(0)?;
     sched_setaffinity(Pid::from_raw(0), &one)?;
-    let long = format!("/prot/../{}exact/file-2", "work/../".repeat(100));
+    let long = format!("/prot/../{}exact/file-2", "field/../".repeat(100));
     let end = Instant::now() + Duration::from_secs(4);
     let (reached, worked) = (AtomicU64::new(0), AtomicU64::new(0));
     thread::scope(|scope| {

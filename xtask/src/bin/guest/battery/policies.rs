@@ -184,7 +184,7 @@ pub(super) const ALL: &[Policy] = &[
         profileType: Custom
         customProfile:
           files:
-          - {pattern: "/{tmp,work,proc,dev,sys}/**", permissions: [read, write]}
+          - {pattern: "/{tmp,field,proc,dev,sys}/**", permissions: [read, write]}
           - {pattern: "/tools/**", permissions: [read]}
           - {pattern: "/prot/**", permissions: [read]}
           - {pattern: "/varmor-guest", permissions: [read]}
