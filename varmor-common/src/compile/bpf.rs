@@ -43,7 +43,7 @@ impl Default for Kernel {
 /// Compiles a profile under the boot key for a kernel that has everything. The same profile and key give the same
 /// artefact.
 pub fn compile(profile: &Profile, key: u64) -> Result<Artefact, CompileError> {
-    compile_after(profile, key, &TargetKeys::default(), &Kernel::default())
+    compile_after(profile, key, &TargetKeys::default(), Kernel::default())
 }
 
 /// As [`compile`], for a kernel, and for a profile of which tasks may be running in target groups: `earlier` is what
@@ -53,7 +53,7 @@ pub fn compile_after(
     profile: &Profile,
     key: u64,
     earlier: &TargetKeys,
-    kernel: &Kernel,
+    kernel: Kernel,
 ) -> Result<Artefact, CompileError> {
     let bits = Bits::assign(&profile.targets, earlier)?;
     let mut artefact = one(profile, key, &bits, kernel)?;
@@ -65,7 +65,7 @@ pub fn compile_after(
 }
 
 /// The tables of the rules that stand in the profile itself.
-fn one(profile: &Profile, key: u64, bits: &Bits, kernel: &Kernel) -> Result<Artefact, CompileError> {
+fn one(profile: &Profile, key: u64, bits: &Bits, kernel: Kernel) -> Result<Artefact, CompileError> {
     let mut artefact = Artefact::default();
     let mut sites = Sites::default();
     let patterns = paths::patterns(profile)?;
@@ -79,7 +79,7 @@ fn one(profile: &Profile, key: u64, bits: &Bits, kernel: &Kernel) -> Result<Arte
     paths::compile(profile, &patterns, &classes, bits, key, &mut sites, &mut artefact)?;
     tasks::compile(profile, &mut sites, &mut artefact.descriptor);
     network::compile(profile, &mut sites, &mut artefact)?;
-    devices::compile(profile, *kernel, &mut sites, &mut artefact);
+    devices::compile(profile, kernel, &mut sites, &mut artefact);
     if profile.mode == ProfileMode::Complain {
         artefact.descriptor.flags |= PROFILE_COMPLAIN;
     }

@@ -64,7 +64,7 @@ pub fn resolve<N: Network>(tables: &N, start: u32, hi: u64, lo: u64, port: u16) 
             } else if place >= PLACE_LOW {
                 lo
             } else {
-                port as u64
+                u64::from(port)
             };
             tables.successor(node & ROW_INDEX, byte(word, place))?
         } else {
@@ -148,7 +148,7 @@ pub const fn socket_address(domain: u32, kind: u32) -> u64 {
 }
 
 /// The protocol that `socket(2)` gives an internet socket for protocol 0: the first permanent one of the type
-/// (`inet_create` in net/ipv4/af_inet.c).
+/// (`inet_create` in `net/ipv4/af_inet.c`).
 #[inline(always)]
 #[must_use]
 pub const fn real_protocol(domain: u32, kind: u32, protocol: u32) -> u32 {

@@ -207,7 +207,7 @@ impl<'a> Walk<'a> {
         let protocol = real_protocol(domain, kind, protocol) & 0xffff;
         let starts = &self.artefact.descriptor.net.sockets;
         let start = starts.get(domain as usize).copied().unwrap_or(0);
-        let protocol = u16::try_from(protocol).expect("sixteen bits fit");
+        let protocol = u16::try_from(protocol).unwrap_or(u16::MAX);
         self.resolve(start, socket_address(domain, kind), 0, protocol)
     }
 

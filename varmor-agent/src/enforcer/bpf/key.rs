@@ -61,10 +61,10 @@ mod tests {
         let again = hash_key(folder.path(), "b").unwrap();
         assert!(!made.existed && again.existed);
         assert_eq!(made.value, again.value);
-        let mode = fs::metadata(folder.path().join("key-b"))
+        let permissions = fs::metadata(folder.path().join("key-b"))
             .unwrap()
             .permissions()
             .mode();
-        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(permissions & 0o777, 0o600);
     }
 }

@@ -107,7 +107,7 @@ impl Ledger {
         let free = match self.used_bindings.last() {
             // Mostly there is no gap, and the search is short where there is one.
             Some(last) if *last as usize + 1 == self.used_bindings.len() => *last + 1,
-            _ => (0..).find(|index| !self.used_bindings.contains(index))?,
+            _ => (0..MAX_BINDINGS).find(|index| !self.used_bindings.contains(index))?,
         };
         (free < MAX_BINDINGS).then_some(free)
     }

@@ -314,7 +314,7 @@ impl Enforcer for BpfEnforcer {
         let _held = self.change()?;
         let all: Vec<Named> = self.ledger.profiles().cloned().collect();
         let targets = names::target_keys(&all, profile);
-        let compiled = bpf::compile_after(profile, self.key, &targets, &self.object.kernel());
+        let compiled = bpf::compile_after(profile, self.key, &targets, self.object.kernel());
         let mut artefact = compiled.map_err(|error| EnforcerError::TooLarge {
             profile: profile.name.clone(),
             reason: error.to_string(),

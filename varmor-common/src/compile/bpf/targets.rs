@@ -99,7 +99,7 @@ pub(super) fn domains(
     profile: &Profile,
     key: u64,
     bits: &Bits,
-    kernel: &Kernel,
+    kernel: Kernel,
 ) -> Result<Vec<(u32, Artefact)>, CompileError> {
     let live = bits.live();
     (1..=live)

@@ -140,7 +140,7 @@ impl<'d, L: FnMut(Said) -> u32> Builder<'d, L> {
             return self.test(&inner.with_ports(0, u16::MAX), inside, outside, rest[0]);
         }
         let next = self.branch(region, &rest, said)?;
-        self.row(next, place(region.bits), rest[0])
+        self.row(&next, place(region.bits), rest[0])
     }
 
     /// Asks for the narrowest of a few pieces.
@@ -290,18 +290,18 @@ impl<'d, L: FnMut(Said) -> u32> Builder<'d, L> {
             *slot = if lower.iter().all(|leaf| *leaf == lower[0]) {
                 lower[0]
             } else {
-                self.row(lower, PLACE_PORT, rule)?
+                self.row(&lower, PLACE_PORT, rule)?
             };
         }
-        self.row(upper, PLACE_PORT + 1, rule)
+        self.row(&upper, PLACE_PORT + 1, rule)
     }
 
-    fn row(&mut self, next: [u32; 256], place: u32, piece: u32) -> Result<u32, TooLarge> {
+    fn row(&mut self, next: &[u32; 256], place: u32, piece: u32) -> Result<u32, TooLarge> {
         if next.iter().all(|node| *node == next[0]) {
             return Ok(next[0]);
         }
         let diagram = &mut *self.diagram;
-        let row = NetRow { next };
+        let row = NetRow { next: *next };
         let index = match diagram.row_numbers.get(&row) {
             Some(index) => *index,
             None if diagram.rows.len() == ROW_BUDGET => {

@@ -65,7 +65,7 @@ fn what_the_kernel_lacks_is_unsupported_and_named() {
     assert!(with.unsupported.is_empty());
     assert_eq!(with.hooks, HookGroups::NAMESPACE);
     let kernel = Kernel { userns_create: false };
-    let without = compile_after(&profile, KEY, &TargetKeys::default(), &kernel)
+    let without = compile_after(&profile, KEY, &TargetKeys::default(), kernel)
         .unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(without.descriptor.user_namespace, 0);
     assert_eq!(without.hooks, HookGroups::default());

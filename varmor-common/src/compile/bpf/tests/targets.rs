@@ -109,7 +109,7 @@ fn a_profile_without_targets_has_no_domains() {
 #[test]
 fn groups_keep_their_bits_while_others_come_and_go() {
     let after = |groups: &[&[&str]], earlier: &Artefact| {
-        compile_after(&grouped(groups), KEY, &earlier.target_keys, &Kernel::default()).expect("few groups")
+        compile_after(&grouped(groups), KEY, &earlier.target_keys, Kernel::default()).expect("few groups")
     };
     let one = compiled(&grouped(&[&["/a"], &["/b"]]));
     let two = after(&[&["/c"], &["/b"]], &one);
@@ -141,7 +141,7 @@ fn a_new_profile_takes_the_bits_that_its_groups_have_elsewhere() {
     let keys = [compiled(&a).target_keys, compiled(&b).target_keys];
     let both = grouped(&[&["/b"], &["/a"]]);
     let earlier = inherited_keys(&both, keys.iter());
-    let artefact = compile_after(&both, KEY, &earlier, &Kernel::default()).expect("few groups");
+    let artefact = compile_after(&both, KEY, &earlier, Kernel::default()).expect("few groups");
     assert_eq!((entered(&artefact, "/a"), entered(&artefact, "/b")), (0b10, 0b01));
 }
 

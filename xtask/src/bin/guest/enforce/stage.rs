@@ -101,6 +101,11 @@ pub(super) fn prepare() -> Result<()> {
     symlink("busybox", "/links/true")?;
     fs::write("/links/script", "#!/prog/tool --version\n")?;
     fs::set_permissions("/links/script", fs::Permissions::from_mode(0o755))?;
+    mounts_and_addresses()
+}
+
+/// Second views of files, and the addresses that the servers have.
+fn mounts_and_addresses() -> Result<()> {
     mount(Some("proc"), "/hp", Some("proc"), MsFlags::empty(), NOTHING)?;
     mount(
         Some("/proc/sys/kernel"),
