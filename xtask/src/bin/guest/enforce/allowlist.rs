@@ -124,8 +124,8 @@ fn refused() -> Vec<Attempt> {
             )?;
             Ok(umount("/allow/mnt")?)
         }),
-        attack("look into the environment of the first process", || {
-            read("/proc/1/environ")
+        attack("look up the root of the first process", || {
+            Ok(fs::read_link("/proc/1/root").map(drop)?)
         }),
         attack("make a socket that is not allowed", || {
             Ok(UdpSocket::bind("127.0.0.1:0").map(drop)?)
