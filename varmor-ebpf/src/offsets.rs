@@ -29,6 +29,7 @@ facts! {
     /// 1 if an anonymous mount namespace is told by `mnt_namespace.seq` being zero, 2 by its inode number.
     ANONYMOUS_BY: u32,
     FILE_PATH: u32,
+    FILE_INODE: u32,
     FILE_MODE: u32,
     FILE_FLAGS: u32,
     PATH_MNT: u32,
@@ -74,6 +75,8 @@ facts! {
     SOCK_RCV_SADDR: u32,
     SOCK_V6_RCV_SADDR: u32,
     UNIX_PATH: u32,
+    /// 1 if `bpf_skc_to_unix_sock` exists (5.16).
+    HAVE_UNIX_SOCK: u32,
     MSG_NAME: u32,
     MSG_NAMELEN: u32,
     MNTNS_EVENT: u32,

@@ -23,8 +23,9 @@ use crate::{
     kernel::{Typed, mask, probe, scalar},
     maps::{self, state},
     offsets::{
-        ANONYMOUS_BY, DENTRY_NAME, DENTRY_PARENT, HASH_KEY, HAVE_CAST, ID_DENTRY, ID_MNTNS, ID_MOUNT,
-        ID_VFSMOUNT, MNTNS_INUM, MNTNS_SEQ, MOUNT_NAMESPACE, MOUNT_PARENT, MOUNT_VFSMOUNT, VFSMOUNT_ROOT,
+        ANONYMOUS_BY, DENTRY_NAME, DENTRY_NAME_LEN, DENTRY_PARENT, HASH_KEY, HAVE_CAST, ID_DENTRY, ID_MNTNS,
+        ID_MOUNT, ID_VFSMOUNT, MNTNS_INUM, MNTNS_SEQ, MOUNT_NAMESPACE, MOUNT_PARENT, MOUNT_VFSMOUNT,
+        VFSMOUNT_ROOT,
     },
 };
 
@@ -161,18 +162,13 @@ pub fn walk(subject: &Subject, mount: Typed, mount_address: u64, dentry: Typed, 
             }
         }
     }
-    let quiet = if facts & STATE_ENDS == 0 { QUIET } else { 0 };
-    climb(
-        0,
-        mount_address,
-        state,
-        pack(artefact, request) | quiet,
-        collected,
-    )
+    let said = pack(artefact, request) | FACTS_KNOWN | u64::from(facts) << FACTS_SHIFT;
+    climb(0, mount_address, state, said, collected)
 }
 
-/// Flag in the `artefact_request` argument: the state that the climb begins with says nothing at the root.
-const QUIET: u64 = 1 << 62;
+/// Flag in the `artefact_request` argument: it holds the flags of the state that the climb begins with.
+const FACTS_KNOWN: u64 = 1 << 62;
+const FACTS_SHIFT: u32 = 48;
 
 /// The `artefact_request` argument of the climbing functions.
 #[inline(always)]
@@ -217,7 +213,7 @@ static KEEP: [u64; 8] = [
 
 /// Keeps the first `rest` bytes of a word, all of them if `rest` is 8 or more.
 #[inline(always)]
-fn keep(rest: u64) -> u64 {
+pub fn keep(rest: u64) -> u64 {
     if rest < 8 {
         // SAFETY: the masked index is below 8.
         unsafe { *KEEP.as_ptr().add(mask::<7>(rest) as usize) }
@@ -238,9 +234,10 @@ pub extern "C" fn hash_long(name: u64, length: u32) -> u64 {
             break;
         }
         let rest = length - offset;
-        let take = mask::<63>(u64::from(if rest > 32 { 32 } else { rest })) as u32;
-        let mut words = [0u64; 8];
-        // SAFETY: at most 63 of the buffer's 64 bytes are written.
+        // 1 to 32, in a form that shows it to the verifier.
+        let take = mask::<31>(u64::from(if rest > 32 { 32 } else { rest }) - 1) as u32 + 1;
+        let mut words = [0u64; 4];
+        // SAFETY: at most the buffer's 32 bytes are written.
         let failed = unsafe {
             bpf_probe_read_kernel(
                 words.as_mut_ptr().cast::<c_void>(),
@@ -289,7 +286,7 @@ const NO_SYMBOL: u64 = 0;
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn advance(artefact: u32, from: u32, symbol: u64, name: u64, length: u32) -> u64 {
-    let next = step(artefact, from, symbol, name, length);
+    let next = next_state(artefact, from, symbol, name, length);
     match state(artefact, next) {
         Some(record) => u64::from(next) << 32 | u64::from(record.flags),
         // State 0 says nothing and stays; the walk's end finds that the table is damaged.
@@ -311,6 +308,11 @@ pub extern "C" fn enter(artefact: u32, number: u32, collected: u64, request: u32
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn step(artefact: u32, number: u32, symbol: u64, name: u64, length: u32) -> u32 {
+    next_state(artefact, number, symbol, name, length)
+}
+
+#[inline(always)]
+fn next_state(artefact: u32, number: u32, symbol: u64, name: u64, length: u32) -> u32 {
     let Some(record) = state(artefact, number) else {
         return 0;
     };
@@ -431,13 +433,22 @@ pub extern "C" fn climb(dentry: u64, mount: u64, number: u32, artefact_request: 
     let artefact = artefact_request as u32;
     let request = (artefact_request >> 32) as u32 & 0xff;
     let classes = artefact_request & COLLECT_CLASSES != 0;
-    let mut quiet = artefact_request & QUIET != 0;
-    let mut mount = mount;
-    let mut number = number;
+    let Some(profile) = maps::descriptor(artefact) else {
+        return fault(classes, FAULT_TABLE);
+    };
+    // The state's number above its flags, as `advance` returns them: one word of the stack instead of two.
+    let mut at = u64::from(number) << 32 | (artefact_request >> FACTS_SHIFT) & 0xff;
+    if artefact_request & FACTS_KNOWN == 0 {
+        let Some(first) = state(artefact, number) else {
+            return fault(classes, FAULT_TABLE);
+        };
+        at = u64::from(number) << 32 | u64::from(first.flags);
+    }
     let mut collected = collected;
+    let mut own = mount - u64::from(MOUNT_VFSMOUNT.load());
     let mut root = 0;
     if dentry != 0 {
-        let Some(address) = root_of(mount) else {
+        let Some(address) = root_of(own) else {
             return fault(classes, FAULT_READ);
         };
         root = address;
@@ -449,7 +460,6 @@ pub extern "C" fn climb(dentry: u64, mount: u64, number: u32, artefact_request: 
     while depth < u64::from(MAX_DEPTH) {
         depth += 1;
         if dentry == root {
-            let own = mount - u64::from(MOUNT_VFSMOUNT.load());
             let Some([parent, mountpoint]) = place_of(own) else {
                 return fault(classes, FAULT_READ);
             };
@@ -458,51 +468,57 @@ pub extern "C" fn climb(dentry: u64, mount: u64, number: u32, artefact_request: 
                 break;
             }
             dentry = mountpoint;
-            mount = parent + u64::from(MOUNT_VFSMOUNT.load());
-            let Some(next_root) = root_of(mount) else {
+            own = parent;
+            let Some(address) = root_of(own) else {
                 return fault(classes, FAULT_READ);
             };
-            root = next_root;
+            root = address;
             continue;
         }
-        let Some(fields) = Name::read(dentry) else {
+        let Some(folder) = parent_of(dentry) else {
             return fault(classes, FAULT_READ);
         };
-        if fields.parent == dentry {
+        if folder == dentry {
             // Leaving the loop here would multiply the verifier's states tenfold; the callers never begin at a
             // dentry of the kernel's own mounts.
             return fault(classes, FAULT_DISCONNECTED);
         }
-        let next = step(
-            artefact,
-            number,
-            hash_long(fields.name, fields.length),
-            fields.name,
-            fields.length,
-        );
-        if next != number {
-            number = next;
-            let Some(record) = state(artefact, number) else {
-                return fault(classes, FAULT_TABLE);
-            };
-            quiet = false;
-            collected = collect(classes, collected, record.now, record.now_site, request);
+        let symbol = symbol_of(dentry);
+        let candidate = may_have(profile, symbol);
+        if candidate || at as u32 & (STATE_GLOBS | STATE_MOVES) != 0 {
+            let symbol = if candidate { symbol } else { NO_SYMBOL };
+            let mut name = 0;
+            let mut length = 0;
+            if at as u32 & STATE_GLOBS != 0 {
+                let Some(fields) = Name::read(dentry) else {
+                    return fault(classes, FAULT_READ);
+                };
+                name = fields.name;
+                length = fields.length;
+            }
+            at = advance(artefact, (at >> 32) as u32, symbol, name, length);
+            if at as u32 & STATE_EMITS != 0 {
+                let Some(record) = state(artefact, (at >> 32) as u32) else {
+                    return fault(classes, FAULT_TABLE);
+                };
+                collected = collect(classes, collected, record.now, record.now_site, request);
+            }
         }
-        dentry = fields.parent;
+        dentry = folder;
     }
     if !done {
         return fault(classes, FAULT_DEPTH);
     }
-    match end_of_walk(mount) {
+    match end_of_walk(own + u64::from(MOUNT_VFSMOUNT.load())) {
         End::Visible => {}
         End::Internal => return if classes { 0 } else { INTERNAL },
         End::Detached => return fault(classes, FAULT_DETACHED),
         End::Unreadable => return fault(classes, FAULT_READ),
     }
-    if quiet {
+    if at as u32 & STATE_ENDS == 0 {
         return collected;
     }
-    let Some(record) = state(artefact, number) else {
+    let Some(record) = state(artefact, (at >> 32) as u32) else {
         return fault(classes, FAULT_TABLE);
     };
     collect(classes, collected, record.root, record.root_site, request)
@@ -523,9 +539,10 @@ pub extern "C" fn disconnected(mount: u64) -> u64 {
     }
 }
 
-/// The root dentry of a mount.
+/// The root dentry of a `struct mount`.
 #[inline(always)]
-fn root_of(mount: u64) -> Option<u64> {
+fn root_of(own: u64) -> Option<u64> {
+    let mount = own + u64::from(MOUNT_VFSMOUNT.load());
     word_of::<{ patch::VFSMOUNT_ROOT }>(mount, VFSMOUNT_ROOT.load(), ID_VFSMOUNT.load())
 }
 
@@ -545,6 +562,57 @@ fn place_of(own: u64) -> Option<[u64; 2]> {
         // `mnt_parent` and `mnt_mountpoint` are neighbours, a fact that the loader checks.
         probe(own + u64::from(MOUNT_PARENT.load()))
     }
+}
+
+/// The folder that a dentry is in.
+#[inline(always)]
+fn parent_of(dentry: u64) -> Option<u64> {
+    word_of::<{ patch::DENTRY_PARENT }>(dentry, DENTRY_PARENT.load(), ID_DENTRY.load())
+}
+
+/// The symbol of a dentry's name; 0 for an unreadable one. A function of its own, which keeps the copy of the name out
+/// of the stack frame of the climb.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn symbol_of(dentry: u64) -> u64 {
+    let key = HASH_KEY.load();
+    if HAVE_CAST.load() != 0 {
+        let typed = cast(dentry, ID_DENTRY.load());
+        // SAFETY: a cast pointer.
+        let length = unsafe { half::<{ patch::DENTRY_NAME_LEN }>(typed) };
+        return if length < INLINE_NAME {
+            inline_hash(key, typed, length)
+        } else {
+            match probe(dentry + u64::from(DENTRY_NAME.load())) {
+                Some(name) => hash_long(name, length as u32),
+                None => 0,
+            }
+        };
+    }
+    // From the name's hash to the short name, a fact that the loader checks.
+    let Some([hash_length, name, _, words @ ..]) =
+        probe::<[u64; 7]>(dentry + u64::from(DENTRY_NAME_LEN.load()) - 4)
+    else {
+        return 0;
+    };
+    let length = hash_length >> 32;
+    if length >= INLINE_NAME {
+        return hash_long(name, length as u32);
+    }
+    let mut hash = NameHash::new(key);
+    if length > 0 {
+        hash = hash.word(words[0] & keep(length));
+    }
+    if length > 8 {
+        hash = hash.word(words[1] & keep(length - 8));
+    }
+    if length > 16 {
+        hash = hash.word(words[2] & keep(length - 16));
+    }
+    if length > 24 {
+        hash = hash.word(words[3] & keep(length - 24));
+    }
+    hash.finish(length)
 }
 
 /// What the topmost mount of a walk belongs to.
@@ -641,7 +709,7 @@ pub fn path_addresses(path: Typed) -> Option<(u64, u64)> {
 }
 
 /// As [`climb`] from the start of the file automaton, with another name for the leaf: (`name`, `length`) is the
-/// name by which the object was called.
+/// name by which the object was called. Nothing if it is the object's own name.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn climb_as(dentry: u64, mount: u64, name: u64, length: u64, artefact_request: u64) -> u64 {
@@ -657,13 +725,11 @@ pub extern "C" fn climb_as(dentry: u64, mount: u64, name: u64, length: u64, arte
         return INTERNAL;
     }
     let length = length as u32;
-    let number = step(
-        artefact,
-        profile.file_start,
-        hash_long(name, length),
-        name,
-        length,
-    );
+    let symbol = hash_long(name, length);
+    if symbol == hash_long(leaf.name, leaf.length) {
+        return 0;
+    }
+    let number = step(artefact, profile.file_start, symbol, name, length);
     let Some(record) = state(artefact, number) else {
         return fault(false, FAULT_TABLE);
     };

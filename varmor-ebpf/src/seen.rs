@@ -16,23 +16,25 @@ use crate::{
 /// Steps through the tree of mounts, two for each at most; a larger namespace cannot be judged.
 const STEPS: u32 = 1024;
 
-/// What the rules say about `dentry`, opened on `mount`, by its paths in the current task's mount namespace. Adds nothing
-/// if `mount` is in that namespace itself.
+/// Whether `mount` belongs to another mount namespace than the current task's; one that cannot be read does.
+#[inline(always)]
+pub fn is_foreign(mount: u64) -> bool {
+    let own = mount - u64::from(MOUNT_VFSMOUNT.load());
+    let theirs = probe::<u64>(own + u64::from(MOUNT_NAMESPACE.load()));
+    theirs.is_none() || theirs != current_namespace()
+}
+
+/// What the rules say about `dentry` by all its paths in the current task's mount namespace.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub extern "C" fn seen(dentry: u64, mount: u64, number: u32, artefact_request: u64, collected: u64) -> u64 {
+pub extern "C" fn seen(dentry: u64, number: u32, artefact_request: u64, collected: u64) -> u64 {
     let unreadable = u64::from(FAULT_READ) << 24;
-    let own = mount - u64::from(MOUNT_VFSMOUNT.load());
-    let (Some(namespace), Some(theirs), Some(superblock)) = (
+    let (Some(namespace), Some(superblock)) = (
         current_namespace(),
-        probe::<u64>(own + u64::from(MOUNT_NAMESPACE.load())),
         probe::<u64>(dentry + u64::from(DENTRY_SB.load())),
     ) else {
         return unreadable;
     };
-    if namespace == theirs {
-        return collected;
-    }
     let Some(top) = probe::<u64>(namespace + u64::from(MNTNS_ROOT.load())) else {
         return unreadable;
     };

@@ -78,7 +78,7 @@ pub(crate) fn run(series: Series) -> Result<Demo> {
     );
     guest.rootfs = true;
     guest.memory = 2048;
-    guest.timeout = Duration::from_mins(5);
+    guest.timeout = Duration::from_mins(25);
     guest.results = Some(results.clone());
     guest.shares = vec![
         Share::new(&guest_program, "/usr/local/bin/varmor-guest"),
@@ -137,7 +137,7 @@ pub(crate) fn survive_guest(series: Series) -> Result<Guest> {
     );
     guest.rootfs = true;
     guest.memory = 2048;
-    guest.timeout = Duration::from_mins(8);
+    guest.timeout = Duration::from_mins(25);
     guest.shares = vec![
         Share::new(&guest_program, "/usr/local/bin/varmor-guest"),
         Share::new(built.program("varmor-agent"), "/usr/local/bin/varmor-agent"),

@@ -335,7 +335,7 @@ fn cost() -> Result<Counts> {
     let mut guest = Guest::new(Series::V6_1, ["/varmor-guest", "cost"]);
     guest.icount = true;
     guest.smp = 1;
-    guest.timeout = Duration::from_mins(10);
+    guest.timeout = Duration::from_mins(25);
     guest.shares = ["varmor-guest", "varmor"]
         .map(|name| Share::new(built.program(name), format!("/{name}")))
         .to_vec();

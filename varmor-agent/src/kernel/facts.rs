@@ -9,6 +9,7 @@ type Wanted = (&'static str, &'static str, &'static [&'static str]);
 
 const WANTED: &[Wanted] = &[
     ("FILE_PATH", "file", &["f_path"]),
+    ("FILE_INODE", "file", &["f_inode"]),
     ("FILE_MODE", "file", &["f_mode"]),
     ("FILE_FLAGS", "file", &["f_flags"]),
     ("PATH_MNT", "path", &["mnt"]),
@@ -123,6 +124,8 @@ impl Facts {
         let (by, offset) = btf
             .field("mnt_namespace", "seq")
             .map_or((2, 0), |field| (1, field.offset));
+        let unix_sock = u32::from(btf.has_function("bpf_skc_to_unix_sock"));
+        offsets.push(("HAVE_UNIX_SOCK", unix_sock));
         offsets.push(("ANONYMOUS_BY", by));
         offsets.push(("MNTNS_SEQ", offset));
         for (constant, function) in [
@@ -200,6 +203,12 @@ impl Facts {
         if mountpoint != Some(self.get("MOUNT_PARENT") + 8) {
             return Err(FactError::Layout(
                 "mount.mnt_parent and mount.mnt_mountpoint are no neighbours",
+            ));
+        }
+        // Only programs without casts read several fields at once.
+        if self.cast.is_none() && self.get("DENTRY_INLINE_NAME") != parent + 32 {
+            return Err(FactError::Layout(
+                "dentry.d_parent and the name inside a dentry are not 32 bytes apart",
             ));
         }
         let child = btf.field("mount", "mnt_child").map(|field| field.offset);

@@ -66,11 +66,14 @@ pub struct NetStarts {
     pub egress_v6: [u32; 256],
     /// Sockets: by domain.
     pub sockets: [u32; SOCKET_DOMAINS],
+    /// By domain, bit = protocol (the last bit: every higher one): may a rule speak about such a socket? Most sockets
+    /// need no more than this.
+    pub protocols: [u64; SOCKET_DOMAINS],
     /// Incoming, IPv4 and IPv6: the first node.
     pub ingress_v4: u32,
     pub ingress_v6: u32,
 }
-const _: () = assert!(size_of::<NetStarts>() == 1024 + 1024 + 256 + 8);
+const _: () = assert!(size_of::<NetStarts>() == 1024 + 1024 + 256 + 512 + 8);
 
 /// Domains with a start of their own; `AF_MAX` is below.
 pub const SOCKET_DOMAINS: usize = 64;
@@ -81,6 +84,7 @@ impl Default for NetStarts {
             egress_v4: [0; 256],
             egress_v6: [0; 256],
             sockets: [0; SOCKET_DOMAINS],
+            protocols: [0; SOCKET_DOMAINS],
             ingress_v4: 0,
             ingress_v6: 0,
         }

@@ -104,7 +104,7 @@ pub struct Descriptor {
     /// May a transition with a symbol exist? See `matcher::filter`.
     pub filter: [u8; FILTER],
 }
-const _: () = assert!(size_of::<Descriptor>() == 72 + 256 + 48 + 2312 + 1536 + 256 + 32768);
+const _: () = assert!(size_of::<Descriptor>() == 72 + 256 + 48 + 2824 + 1536 + 256 + 32768);
 
 impl Default for Descriptor {
     #[expect(

@@ -21,8 +21,8 @@ mod walk;
 
 pub use hash::{NameHash, class_symbol, filesystem_symbol, name_hash};
 pub use network::{
-    MAPPED, Network, V4_MAPPED, embedded, first_byte, halves, is_leaf, is_v4, join, leaf, real_protocol,
-    resolve, socket_address,
+    MAPPED, Network, V4_MAPPED, embedded, first_byte, halves, is_leaf, is_v4, join, leaf, protocol_bit,
+    real_protocol, resolve, socket_address,
 };
 #[cfg(feature = "std")]
 pub use pattern::{Component, Pattern, PatternError};

@@ -166,6 +166,13 @@ pub const fn real_protocol(domain: u32, kind: u32, protocol: u32) -> u32 {
     }
 }
 
+/// The bit of a protocol in the masks of protocols that rules may speak about.
+#[inline(always)]
+#[must_use]
+pub const fn protocol_bit(protocol: u32) -> u64 {
+    1 << if protocol < 63 { protocol } else { 63 }
+}
+
 /// Both halves of an address.
 #[must_use]
 #[expect(

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use super::{
     Network, Tables, Verdict, class_symbol, decide, embedded, filesystem_step, filesystem_symbol, filter,
-    first_byte, glob, halves, is_v4, join, leaf, merge, name_hash, next, real_protocol, resolve,
-    socket_address,
+    first_byte, glob, halves, is_v4, join, leaf, merge, name_hash, next, protocol_bit, real_protocol,
+    resolve, socket_address,
 };
 use crate::abi::{
     NetTest, Point, STATE_EMITS, STATE_SINK, State, Transition, VERDICT_ALLOW, VERDICT_ANYWHERE,
@@ -205,8 +205,12 @@ impl<'a> Walk<'a> {
     #[must_use]
     pub fn socket(&self, domain: u32, kind: u32, protocol: u32) -> Point {
         let protocol = real_protocol(domain, kind, protocol) & 0xffff;
-        let starts = &self.artefact.descriptor.net.sockets;
-        let start = starts.get(domain as usize).copied().unwrap_or(0);
+        let net = &self.artefact.descriptor.net;
+        let spoken = net.protocols.get(domain as usize).copied().unwrap_or(0);
+        if spoken & protocol_bit(protocol) == 0 {
+            return Point::default();
+        }
+        let start = net.sockets.get(domain as usize).copied().unwrap_or(0);
         let protocol = u16::try_from(protocol).unwrap_or(u16::MAX);
         self.resolve(start, socket_address(domain, kind), 0, protocol)
     }

@@ -8,10 +8,10 @@ use varmor_common::abi::{
 use crate::{
     audit::What,
     identity::Subject,
-    kernel::{Typed, probe, scalar},
+    kernel::{Typed, pointer, probe, scalar, u16_at, u32_at},
     maps,
-    offsets::{BDEV_DEV, DENTRY_INODE, FILE_PATH, INODE_MODE, INODE_RDEV, PATH_DENTRY, PATH_MNT, SB_BDEV},
-    verdict::{ALLOW, DENY, point},
+    offsets::{BDEV_DEV, FILE_INODE, FILE_PATH, INODE_MODE, INODE_RDEV, PATH_DENTRY, PATH_MNT, SB_BDEV},
+    verdict::{ALLOW, point},
 };
 
 const S_IFMT: u16 = 0o170_000;
@@ -27,22 +27,17 @@ pub fn open(subject: &Subject, opened: Typed, request: u32) -> i32 {
     if subject.profile.flags & PROFILE_DEVICES == 0 {
         return ALLOW;
     }
-    let Some(dentry) = scalar(opened, FILE_PATH.load() + PATH_DENTRY.load()) else {
-        return DENY;
+    // SAFETY: `opened` is the hook's argument, whose inode is set before the hook.
+    let (kind, number) = unsafe {
+        let inode = pointer(opened, FILE_INODE.load());
+        (
+            kind_of(u16_at(inode, INODE_MODE.load())),
+            u32_at(inode, INODE_RDEV.load()),
+        )
     };
-    let Some(inode) = probe::<u64>(dentry + u64::from(DENTRY_INODE.load())) else {
-        return DENY;
-    };
-    let Some(mode) = probe::<u16>(inode + u64::from(INODE_MODE.load())) else {
-        return DENY;
-    };
-    let kind = kind_of(mode);
     if kind == 0 {
         return ALLOW;
     }
-    let Some(number) = probe::<u32>(inode + u64::from(INODE_RDEV.load())) else {
-        return DENY;
-    };
     let mut access = 0;
     if request & PERM_READ != 0 {
         access |= DEVICE_READ;
@@ -54,7 +49,10 @@ pub fn open(subject: &Subject, opened: Typed, request: u32) -> i32 {
     if verdict == 0 {
         return ALLOW;
     }
-    let mount = scalar(opened, FILE_PATH.load() + PATH_MNT.load()).unwrap_or(0);
+    let (dentry, mount) = (
+        scalar(opened, FILE_PATH.load() + PATH_DENTRY.load()).unwrap_or(0),
+        scalar(opened, FILE_PATH.load() + PATH_MNT.load()).unwrap_or(0),
+    );
     point(subject, WHAT, request, verdict, [dentry, mount, 0])
 }
 

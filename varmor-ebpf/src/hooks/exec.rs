@@ -1,7 +1,7 @@
 //! Execution: every pass of exec, and every executable mapping of a file.
 
 use aya_ebpf::{macros::lsm, programs::LsmContext};
-use varmor_common::abi::{EVENT_EXEC, FAULT_READ, PERM_EXEC, operation, patch};
+use varmor_common::abi::{EVENT_EXEC, FAULT_READ, PERM_EXEC, STATE_GLOBS, operation, patch};
 
 use super::subject_or_return;
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     identity::{Subject, add_pending},
     kernel::{Typed, pointer, probe, raw_argument, scalar},
     offsets::{BPRM_FILE, BPRM_FILENAME, FILE_PATH, PATH_DENTRY, PATH_MNT, VMA_FILE},
-    path::{self, COLLECT_CLASSES, MOUNT_FAULT, walk},
+    path::{self, COLLECT_CLASSES, MOUNT_FAULT, hash_long, keep, may_have, walk},
     verdict::{ALLOW, DENY, file, file_within, lost},
 };
 
@@ -50,19 +50,26 @@ pub fn bprm_check_security(ctx: LsmContext) -> i32 {
     if called == 0 {
         return ALLOW;
     }
+    let offset = called & 0xffff;
+    let length = called >> 16;
+    // A name that no rule knows says no more than the file's own did.
+    let profile = subject.profile;
+    if profile.file_start_flags & STATE_GLOBS == 0
+        && !may_have(profile, hash_long(name + offset, length as u32))
+    {
+        return ALLOW;
+    }
     let Some(dentry) = scalar(executed, FILE_PATH.load() + PATH_DENTRY.load()) else {
         return DENY;
     };
     let Some(mount) = scalar(executed, FILE_PATH.load() + PATH_MNT.load()) else {
         return DENY;
     };
-    let offset = called & 0xffff;
-    let length = (called >> 16) as u32;
     let collected = path::climb_as(
         dentry,
         mount,
         name + offset,
-        u64::from(length),
+        length,
         path::pack(subject.artefact, PERM_EXEC),
     );
     // The file itself was judged above; its other name can only be denied.
@@ -161,28 +168,79 @@ fn targets(subject: &Subject, executed: Typed) -> u64 {
 
 /// Where the last component of a string starts (low 16 bits) and how long it is (above); 0 = none, or a string
 /// too long to be looked at.
+///
+/// Reads aligned blocks, which lie within one page each: what stands beside the string can be read too.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn last_component(address: u64) -> u64 {
-    // An address, not an offset: unknown to the verifier, whose states then converge in every round.
-    let mut start = address;
-    let mut length = 0u64;
-    while length < MAX_FILENAME {
-        let Some(byte) = probe::<u8>(address + length) else {
+    let mut block = address & !(BLOCK - 1);
+    // The last word with a slash, and the slashes in it.
+    let mut slash_word = 0u64;
+    let mut slashes = 0u64;
+    let mut i = 0;
+    while i < MAX_FILENAME / BLOCK + 2 {
+        i += 1;
+        let Some(words) = probe::<[u64; 4]>(block) else {
             return 0;
         };
-        if byte == 0 {
-            let size = address + length - start;
-            return if size == 0 {
-                0
-            } else {
-                (start - address) & 0xffff | size << 16
-            };
+        let mut j = 0;
+        while j < 4 {
+            let at = block + j * 8;
+            let mut word = words[j as usize];
+            if at < address {
+                // Before the string.
+                word |= keep(address - at);
+            }
+            let ends = zero_bytes(word);
+            let here = zero_bytes(word ^ SLASHES) & (ends & ends.wrapping_neg()).wrapping_sub(1);
+            if here != 0 {
+                slash_word = at;
+                slashes = here;
+            }
+            if ends != 0 {
+                let end = at + highest_byte(ends & ends.wrapping_neg());
+                let start = if slashes == 0 {
+                    address
+                } else {
+                    slash_word + highest_byte(slashes) + 1
+                };
+                if start >= end || end - address > MAX_FILENAME {
+                    return 0;
+                }
+                return (start - address) & 0xffff | (end - start) << 16;
+            }
+            j += 1;
         }
-        length += 1;
-        if byte == b'/' {
-            start = address + length;
-        }
+        block += BLOCK;
     }
     0
+}
+
+const BLOCK: u64 = 32;
+const SLASHES: u64 = u64::from_ne_bytes([b'/'; 8]);
+
+/// The highest bit of every byte that is zero.
+#[inline(always)]
+const fn zero_bytes(word: u64) -> u64 {
+    const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+    !(((word & LOW) + LOW) | word | LOW)
+}
+
+/// The number of the highest byte that is not zero, of eight.
+#[inline(always)]
+const fn highest_byte(word: u64) -> u64 {
+    let mut number = 0;
+    let mut word = word;
+    if word >> 32 != 0 {
+        number += 4;
+        word >>= 32;
+    }
+    if word >> 16 != 0 {
+        number += 2;
+        word >>= 16;
+    }
+    if word >> 8 != 0 {
+        number += 1;
+    }
+    number
 }

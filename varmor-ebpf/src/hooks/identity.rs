@@ -93,7 +93,11 @@ pub fn cred_transfer(ctx: LsmContext) -> i32 {
 
 #[lsm(hook = "cred_free")]
 pub fn cred_free(ctx: LsmContext) -> i32 {
-    if let Some(credential) = raw_argument::<0>(&ctx) {
+    // Most credentials are not in the set, and a look costs less than a removal, which locks.
+    if let Some(credential) = raw_argument::<0>(&ctx)
+        // SAFETY: only the presence of the entry counts.
+        && unsafe { maps::CREDENTIALS.get(&credential) }.is_some()
+    {
         let _ = maps::CREDENTIALS.remove(&credential);
     }
     0

@@ -6,7 +6,7 @@ use varmor_common::{
         EVENT_CONNECT, EVENT_SOCKET, FAULT_LENGTH, FAULT_READ, FAULT_TABLE, PROFILE_EGRESS, PROFILE_INGRESS,
         PROFILE_SOCKETS, SOCKET_DOMAINS, VERDICT_DENY, operation,
     },
-    matcher::{V4_MAPPED, embedded, first_byte, is_v4, real_protocol, socket_address},
+    matcher::{V4_MAPPED, embedded, first_byte, is_v4, protocol_bit, real_protocol, socket_address},
 };
 
 use super::subject_or_return;
@@ -28,7 +28,8 @@ const SOCK_TYPE_MASK: u32 = 0xf;
 /// Fields of `struct sockaddr_in` and `struct sockaddr_in6`, which no kernel can change.
 const SOCKADDR_PORT: u32 = 2;
 const SOCKADDR_IN: u32 = 4;
-const SOCKADDR_IN6: u64 = 8;
+const SOCKADDR_IN6: u32 = 8;
+const SOCKADDR_IN6_LOW: u32 = 16;
 const SOCKADDR_IN_SIZE: u64 = 16;
 const SOCKADDR_IN6_SIZE: u64 = 28;
 
@@ -102,16 +103,14 @@ pub fn socket_create(ctx: LsmContext) -> i32 {
     let protocol: i32 = ctx.arg(2);
     let kind = kind as u32 & SOCK_TYPE_MASK;
     let domain = mask::<{ SOCKET_DOMAINS as i32 - 1 }>(domain as u64) as u32;
+    let protocol = real_protocol(domain, kind, protocol as u32) & 0xffff;
     // SAFETY: `domain` is below `SOCKET_DOMAINS`.
+    if unsafe { *profile.net.protocols.as_ptr().add(domain as usize) } & protocol_bit(protocol) == 0 {
+        return ALLOW;
+    }
+    // SAFETY: as above.
     let start = unsafe { *profile.net.sockets.as_ptr().add(domain as usize) };
-    let protocol = real_protocol(domain, kind, protocol as u32);
-    let Some(verdict) = answer(
-        subject.artefact,
-        start,
-        socket_address(domain, kind),
-        0,
-        protocol & 0xffff,
-    ) else {
+    let Some(verdict) = answer(subject.artefact, start, socket_address(domain, kind), 0, protocol) else {
         return lost(WHAT, FAULT_TABLE);
     };
     point(
@@ -143,17 +142,14 @@ pub fn socket_connect(ctx: LsmContext) -> i32 {
         // `AF_UNSPEC` dissolves the association here.
         return ALLOW;
     }
-    let Some(start) = raw_argument::<1>(&ctx) else {
-        return lost(WHAT, FAULT_READ);
-    };
-    let Some(words) = probe::<[u64; 2]>(start + SOCKADDR_IN6) else {
+    // The lower half of the address lies behind `struct sockaddr`, out of the reach of typed loads.
+    let Some(low) = scalar(address, SOCKADDR_IN6_LOW) else {
         return lost(WHAT, FAULT_READ);
     };
     // SAFETY: as above.
-    let port = u32::from(u16::from_be(unsafe { u16_at(address, SOCKADDR_PORT) }));
-    outgoing(&subject, WHAT, Address::v6(words, port), || {
-        raw_argument::<0>(&ctx)
-    })
+    let (port, high) = unsafe { (u16_at(address, SOCKADDR_PORT), u64_at(address, SOCKADDR_IN6)) };
+    let to = Address::v6([high, low], u32::from(u16::from_be(port)));
+    outgoing(&subject, WHAT, to, || raw_argument::<0>(&ctx))
 }
 
 /// Datagrams to an address, and TCP fast open, which connects without `connect`.
@@ -291,7 +287,7 @@ fn read(address: u64, unspecified: u32) -> Read {
     if family != AF_INET6 {
         return Read::Other;
     }
-    match probe::<u64>(address + 16) {
+    match probe::<u64>(address + u64::from(SOCKADDR_IN6_LOW)) {
         Some(low) => Read::Address(Address::v6([words[1], low], port)),
         None => Read::Failed,
     }

@@ -3,17 +3,19 @@
 //! The kernel asks for write permission when it looks the path up, and so do the rules. A rule that only forbids reading
 //! does not stop a connection. `bind(2)` of a path is a creation, which `path_mknod` judges.
 
-use aya_ebpf::{macros::lsm, programs::LsmContext};
+use core::ffi::c_void;
+
+use aya_ebpf::{helpers::generated::bpf_skc_to_unix_sock, macros::lsm, programs::LsmContext};
 use varmor_common::abi::{EVENT_FILE, FAULT_READ, PERM_WRITE, operation};
 
 use super::subject_or_return;
 use crate::{
     audit::What,
     identity::Subject,
-    kernel::{probe, raw_argument},
-    offsets::{PATH_DENTRY, PATH_MNT, SOCKET_SK, UNIX_PATH},
-    path::{climb, fault_of, pack},
-    seen::seen,
+    kernel::{Typed, pointer, scalar},
+    offsets::{HAVE_UNIX_SOCK, PATH_DENTRY, PATH_MNT, SOCKET_SK, UNIX_PATH},
+    path::{climb, fault_of, pack, walk},
+    seen::{is_foreign, seen},
     verdict::{ALLOW, file, lost},
 };
 
@@ -21,7 +23,7 @@ use crate::{
 pub fn unix_stream_connect(ctx: LsmContext) -> i32 {
     const WHAT: What = What::new(EVENT_FILE, operation::CONNECT);
     let subject = subject_or_return!(WHAT);
-    peer(&subject, WHAT, raw_argument::<1>(&ctx))
+    peer(&subject, WHAT, ctx.arg(1))
 }
 
 /// Datagrams and connected datagram sockets.
@@ -29,34 +31,50 @@ pub fn unix_stream_connect(ctx: LsmContext) -> i32 {
 pub fn unix_may_send(ctx: LsmContext) -> i32 {
     const WHAT: What = What::new(EVENT_FILE, operation::SENDMSG);
     let subject = subject_or_return!(WHAT);
-    let sock = raw_argument::<1>(&ctx).and_then(|socket| probe::<u64>(socket + u64::from(SOCKET_SK.load())));
+    let socket: Typed = ctx.arg(1);
+    // SAFETY: `socket` is the hook's argument.
+    let sock = unsafe { pointer(socket, SOCKET_SK.load()) };
+    if sock.is_null() {
+        return lost(WHAT, FAULT_READ);
+    }
     peer(&subject, WHAT, sock)
 }
 
-/// Judges the path that the peer, a `struct unix_sock`, is bound to. Abstract and unnamed peers have none.
+/// Judges the path that the peer, a `struct sock`, is bound to. Abstract and unnamed peers have none.
 #[inline(always)]
-fn peer(subject: &Subject, what: What, sock: Option<u64>) -> i32 {
+fn peer(subject: &Subject, what: What, sock: Typed) -> i32 {
     let profile = subject.profile;
     if profile.file_perms & PERM_WRITE == 0 {
         return ALLOW;
     }
-    let Some(sock) = sock else {
+    let (start, wanted) = (profile.file_start, pack(subject.artefact, PERM_WRITE));
+    let (mnt, dentry) = (
+        UNIX_PATH.load() + PATH_MNT.load(),
+        UNIX_PATH.load() + PATH_DENTRY.load(),
+    );
+    let (Some(mount_address), Some(dentry_address)) = (scalar(sock, mnt), scalar(sock, dentry)) else {
         return lost(what, FAULT_READ);
     };
-    let path = sock + u64::from(UNIX_PATH.load());
-    let (Some(dentry), Some(mount)) = (
-        probe::<u64>(path + u64::from(PATH_DENTRY.load())),
-        probe::<u64>(path + u64::from(PATH_MNT.load())),
-    ) else {
-        return lost(what, FAULT_READ);
-    };
-    if dentry == 0 || mount == 0 {
+    if dentry_address == 0 || mount_address == 0 {
         return ALLOW;
     }
-    let (start, wanted) = (profile.file_start, pack(subject.artefact, PERM_WRITE));
-    let mut collected = climb(dentry, mount, start, wanted, 0);
-    if fault_of(collected) == 0 {
-        collected = seen(dentry, mount, start, wanted, collected);
+    let mut collected;
+    if HAVE_UNIX_SOCK.load() == 1 {
+        // SAFETY: `sock` is a BTF pointer to a socket; the result is one to a unix socket, or NULL.
+        let unix: Typed = unsafe { bpf_skc_to_unix_sock(sock.cast_mut().cast::<c_void>()) }.cast();
+        if unix.is_null() {
+            return ALLOW;
+        }
+        // SAFETY: checked for NULL.
+        let (mount, dentry) = unsafe { (pointer(unix, mnt), pointer(unix, dentry)) };
+        collected = walk(subject, mount, mount_address, dentry, PERM_WRITE);
+    } else {
+        collected = climb(dentry_address, mount_address, start, wanted, 0);
     }
-    file(subject, what, PERM_WRITE, collected, || (dentry, mount))
+    if fault_of(collected) == 0 && is_foreign(mount_address) {
+        collected = seen(dentry_address, start, wanted, collected);
+    }
+    file(subject, what, PERM_WRITE, collected, || {
+        (dentry_address, mount_address)
+    })
 }

@@ -106,7 +106,7 @@ impl Guest {
             icount: false,
             rootfs: false,
             shares: Vec::new(),
-            timeout: Duration::from_mins(10),
+            timeout: Duration::from_mins(30),
             command: command.into_iter().map(Into::into).collect(),
             results: None,
         }

@@ -13,8 +13,8 @@ use self::region::Region;
 use super::sites::Sites;
 use super::{Artefact, CompileError, SiteRule};
 use crate::abi::{
-    LEAF_SITE_SHIFT, MAX_LEAF_SITES, PROFILE_EGRESS, PROFILE_INGRESS, PROFILE_SOCKETS, VERDICT_AUDIT,
-    VERDICT_DENY,
+    LEAF_SITE_SHIFT, MAX_LEAF_SITES, PROFILE_EGRESS, PROFILE_INGRESS, PROFILE_SOCKETS, SOCKET_DOMAINS,
+    VERDICT_AUDIT, VERDICT_DENY,
 };
 use crate::matcher::MAPPED;
 use crate::profile::{Kinds, Object, PortRange, Profile, Rule, Verdict};
@@ -52,6 +52,10 @@ pub(super) fn compile(
             .map_err(too_large(profile, "socket"))?;
         let domains = descriptor.net.sockets.len();
         descriptor.net.sockets.copy_from_slice(&starts[..domains]);
+        descriptor.net.protocols = match sockets {
+            Some(_) => [u64::MAX; SOCKET_DOMAINS],
+            None => sockets::protocols(&pieces.sockets.list),
+        };
     }
     let [v4, v6] = &pieces.egress;
     if !v4.list.is_empty() || !v6.list.is_empty() || egress.is_some() {

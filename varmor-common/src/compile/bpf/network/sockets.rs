@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use super::diagram::{Piece, Said};
 use super::region::Region;
-use crate::matcher::socket_address;
+use crate::abi::SOCKET_DOMAINS;
+use crate::matcher::{protocol_bit, socket_address};
 use crate::policy::vocabulary::{INTERNET_DOMAINS, af, ipproto, sock};
 use crate::profile::{SocketRule, Verdict};
 
@@ -50,6 +52,28 @@ pub(super) fn regions(rule: &SocketRule, verdict: Verdict) -> Vec<Region> {
         .into_iter()
         .flat_map(|(domain, kind, protocol)| region(domain, kind, protocol))
         .collect()
+}
+
+/// By domain: the protocols that some rule refuses or audits.
+pub(super) fn protocols(pieces: &[Piece]) -> [u64; SOCKET_DOMAINS] {
+    let mut masks = [0; SOCKET_DOMAINS];
+    let speaking = pieces.iter().filter(|piece| {
+        let Said { deny, audit, .. } = piece.said;
+        deny.or(audit).is_some()
+    });
+    for piece in speaking {
+        let region = piece.region;
+        // Every number from 63 on has the last bit.
+        let bits = (region.first.min(63)..=region.last.min(63))
+            .fold(0, |bits, protocol| bits | protocol_bit(u32::from(protocol)));
+        let domain = (region.address >> 120) as usize;
+        for (number, mask) in masks.iter_mut().enumerate() {
+            if region.bits == 0 || number == domain {
+                *mask |= bits;
+            }
+        }
+    }
+    masks
 }
 
 fn choices(list: &[u32]) -> Vec<Option<u32>> {

@@ -35,9 +35,9 @@ const POLICIES: &str = "/run/battery/policies";
 const LOG: &str = "/run/battery/agent.log";
 /// On the guest's disk, which is ext4; containers have it as /data.
 const DATA: &str = "/var/lib/battery";
-const READY: Duration = Duration::from_mins(2);
+const READY: Duration = Duration::from_mins(10);
 /// Within this time a policy that is there must hold.
-const BOUND: Duration = Duration::from_secs(30);
+const BOUND: Duration = Duration::from_mins(2);
 
 /// Privileged, with the processes of the machine, under the policy of the same name.
 const MAIN: &str = "battery-main";

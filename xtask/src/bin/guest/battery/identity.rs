@@ -266,7 +266,7 @@ pub(super) fn start_helper() -> Done {
     let namespace = format!("/proc/{}/ns/mnt", child.id());
     let start = Instant::now();
     while fs::read_link(&namespace)? == own {
-        if start.elapsed() > Duration::from_secs(10) {
+        if start.elapsed() > Duration::from_mins(1) {
             return Err(broken("the helper has no namespace of its own"));
         }
         thread::sleep(Duration::from_millis(5));

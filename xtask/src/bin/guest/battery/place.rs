@@ -88,7 +88,7 @@ const NOTHING: Option<&str> = None;
 const ROOT_FOLDER: &str = "/ct/root";
 /// Where the step leaves its outcome: a file that both sides of the new root see.
 const ANSWER: &str = "/tmp/answer";
-const LIMIT: Duration = Duration::from_mins(2);
+const LIMIT: Duration = Duration::from_mins(5);
 
 /// The first half: makes the namespaces and waits for the second half, which is process 1 in them.
 pub(super) fn launch(case: &str, step: usize, cgroup: Option<&str>, agent: u32) -> Result<Launched> {

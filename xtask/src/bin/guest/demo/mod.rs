@@ -49,7 +49,7 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
     let folder = args.report.parent().context("--report has no folder")?;
     fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
     let agent = agent::Agent::start(&args.agent, &args.policies, folder.join("agent.log"))?;
-    agent.wait_until_protected(PROTECTED, Duration::from_mins(1))?;
+    agent.wait_until_protected(PROTECTED, Duration::from_mins(10))?;
     println!("agent: {PROTECTED} is protected\n");
     let operations = attack::operations();
     println!("{} operations in {PLAIN}", operations.len());

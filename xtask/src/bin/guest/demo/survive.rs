@@ -33,8 +33,8 @@ const STATE: &str = "/run/varmor/policies.json";
 const ATTACK: &str = "sa-token";
 const BENIGN: &str = "proc-status";
 const ATTACK_SECONDS: u64 = 30;
-const READY: Duration = Duration::from_mins(2);
-const SOON: Duration = Duration::from_secs(20);
+const READY: Duration = Duration::from_mins(10);
+const SOON: Duration = Duration::from_mins(2);
 
 pub(crate) fn command(args: &Args) -> Result<ExitCode> {
     network::serve()?;

@@ -90,7 +90,7 @@ impl Enforcer {
 
     /// The state in which the kernel has so many `maps` or `links`: it frees them a little later than they are dropped.
     pub(crate) fn state_with(&mut self, what: &str, number_of: u64) -> Result<Value> {
-        const PATIENCE: Duration = Duration::from_secs(20);
+        const PATIENCE: Duration = Duration::from_mins(2);
         let start = Instant::now();
         loop {
             let state = self.state()?;
