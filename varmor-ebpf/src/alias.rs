@@ -97,7 +97,9 @@ pub extern "C" fn views(dentry: u64, number: u32, artefact_request: u64, collect
             break;
         }
     }
-    if cursor != 0 || probe::<u64>(namespace + u64::from(MNTNS_EVENT.load())) != Some(changes) {
+    // Asked for again: to keep it across the loop would cost stack that the climb needs.
+    let now = mount_namespace().and_then(|namespace| probe::<u64>(namespace + u64::from(MNTNS_EVENT.load())));
+    if cursor != 0 || now != Some(changes) {
         return fault(FAULT_MOUNTS);
     }
     if collected & SEEN == 0 {

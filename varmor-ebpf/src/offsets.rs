@@ -88,6 +88,11 @@ facts! {
     IATTR_VALID: u32,
     TASK_CRED: u32,
     TASK_FLAGS: u32,
+    TASK_PTRACE: u32,
+    /// `backing_file.user_path`; 0 where a mapped file of an overlay has the user's path itself (before 6.7).
+    BACKING_PATH: u32,
+    /// `FMODE_BACKING`: the file is what an overlay reads, not what the user opened.
+    BACKING_MODE: u32,
     MAP_ID: u32,
     PROG_AUX: u32,
     AUX_ID: u32,

@@ -718,15 +718,15 @@ pub extern "C" fn climb_as(dentry: u64, mount: u64, name: u64, length: u64, arte
     let Some(profile) = maps::descriptor(artefact) else {
         return fault(false, FAULT_TABLE);
     };
-    let Some(leaf) = Name::read(dentry) else {
+    let Some(folder) = parent_of(dentry) else {
         return fault(false, FAULT_READ);
     };
-    if leaf.parent == dentry {
+    if folder == dentry {
         return INTERNAL;
     }
     let length = length as u32;
     let symbol = hash_long(name, length);
-    if symbol == hash_long(leaf.name, leaf.length) {
+    if symbol == symbol_of(dentry) {
         return 0;
     }
     let number = step(artefact, profile.file_start, symbol, name, length);
@@ -734,7 +734,20 @@ pub extern "C" fn climb_as(dentry: u64, mount: u64, name: u64, length: u64, arte
         return fault(false, FAULT_TABLE);
     };
     let collected = merge(0, record.now, record.now_site, request);
-    climb(leaf.parent, mount, number, artefact_request, collected)
+    climb(folder, mount, number, artefact_request, collected)
+}
+
+/// As [`climb`], for an object that may be a memory file or the like, which no path rule speaks of.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn masks_of(dentry: u64, mount: u64, start: u32, artefact_request: u64) -> u64 {
+    let Some(folder) = parent_of(dentry) else {
+        return fault(false, FAULT_READ);
+    };
+    if folder == dentry {
+        return disconnected(mount);
+    }
+    climb(dentry, mount, start, artefact_request, 0)
 }
 
 /// The classes of an object: as [`climb`] with `COLLECT_CLASSES`, and none for what the kernel keeps outside of any

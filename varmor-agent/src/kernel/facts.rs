@@ -67,6 +67,7 @@ const WANTED: &[Wanted] = &[
     ("IATTR_VALID", "iattr", &["ia_valid"]),
     ("TASK_CRED", "task_struct", &["cred"]),
     ("TASK_FLAGS", "task_struct", &["flags"]),
+    ("TASK_PTRACE", "task_struct", &["ptrace"]),
     ("MAP_ID", "bpf_map", &["id"]),
     ("PROG_AUX", "bpf_prog", &["aux"]),
     ("AUX_ID", "bpf_prog_aux", &["id"]),
@@ -126,6 +127,19 @@ impl Facts {
             .map_or((2, 0), |field| (1, field.offset));
         let unix_sock = u32::from(btf.has_function("bpf_skc_to_unix_sock"));
         offsets.push(("HAVE_UNIX_SOCK", unix_sock));
+        // From 6.7 the file behind a mapping of an overlay is the layer's, with the path that the user opened beside it.
+        let backing = btf.field("backing_file", "user_path");
+        offsets.push(("BACKING_PATH", backing.map_or(0, |field| field.offset)));
+        // `FMODE_BACKING` is bit 25 in include/linux/fs.h, and bit 24 since the permission events of fanotify took that
+        // one (6.14, 6.12 stable), which came with a function of changing name.
+        let moved = [
+            "file_set_fsnotify_mode",
+            "file_set_fsnotify_mode_from_watchers",
+            "fsnotify_open_perm_and_set_mode",
+        ]
+        .iter()
+        .any(|function| btf.has_function(function));
+        offsets.push(("BACKING_MODE", if moved { 1 << 24 } else { 1 << 25 }));
         offsets.push(("ANONYMOUS_BY", by));
         offsets.push(("MNTNS_SEQ", offset));
         for (constant, function) in [

@@ -40,6 +40,8 @@ const ATTRIBUTE: HookGroups = HookGroups::ATTRIBUTE;
 const NAMESPACE: HookGroups = HookGroups::NAMESPACE;
 /// A mount over a protected path concerns file rules too.
 const MOUNT_AND_FILE: HookGroups = MOUNT.union(FILE);
+/// Who traces a program can read it.
+const EXEC_AND_FILE: HookGroups = EXEC.union(FILE);
 /// Devices are opened, made and mounted.
 const FILE_AND_DEVICE: HookGroups = FILE.union(HookGroups::DEVICE);
 const MOUNT_AND_DEVICE: HookGroups = MOUNT.union(HookGroups::DEVICE);
@@ -72,7 +74,7 @@ pub const HOOKS: &[Hook] = &[
     hook("path_symlink", FILE, Required),
     hook("path_link", FILE, Required),
     hook("path_rename", FILE, Required),
-    hook("bprm_check_security", EXEC, Required),
+    hook("bprm_check_security", EXEC_AND_FILE, Required),
     hook("bprm_committing_creds", HookGroups::TARGET, Required),
     hook("mmap_file", EXEC, Required),
     hook("file_mprotect", EXEC, Required),

@@ -1,7 +1,7 @@
 //! Execution: every pass of exec, and every executable mapping of a file.
 
-use aya_ebpf::{macros::lsm, programs::LsmContext};
-use varmor_common::abi::{EVENT_EXEC, FAULT_READ, PERM_EXEC, STATE_GLOBS, operation, patch};
+use aya_ebpf::{helpers::generated::bpf_get_current_task, macros::lsm, programs::LsmContext};
+use varmor_common::abi::{EVENT_EXEC, FAULT_READ, PERM_EXEC, PERM_READ, STATE_GLOBS, operation, patch};
 
 use super::subject_or_return;
 use crate::{
@@ -9,7 +9,10 @@ use crate::{
     field,
     identity::{Subject, add_pending},
     kernel::{Typed, pointer, probe, raw_argument, scalar},
-    offsets::{BPRM_FILE, BPRM_FILENAME, FILE_PATH, PATH_DENTRY, PATH_MNT, VMA_FILE},
+    offsets::{
+        BACKING_MODE, BACKING_PATH, BPRM_FILE, BPRM_FILENAME, FILE_PATH, PATH_DENTRY, PATH_MNT, TASK_PTRACE,
+        VMA_FILE,
+    },
     path::{self, COLLECT_CLASSES, MOUNT_FAULT, hash_long, keep, may_have, walk},
     verdict::{ALLOW, DENY, file, file_within, lost},
 };
@@ -24,9 +27,8 @@ const MAX_FILENAME: u64 = 255;
 pub fn bprm_check_security(ctx: LsmContext) -> i32 {
     const WHAT: What = What::new(EVENT_EXEC, operation::EXEC);
     let subject = subject_or_return!(WHAT);
-    let bprm: Typed = ctx.arg(0);
-    // SAFETY: `bprm` is the hook's argument and has a file on every pass.
-    let executed = unsafe { pointer(bprm, BPRM_FILE.load()) };
+    // SAFETY: the hook's argument is a `linux_binprm` and has a file on every pass.
+    let executed = unsafe { pointer(ctx.arg(0), BPRM_FILE.load()) };
     if subject.profile.targets != 0 {
         let groups = targets(&subject, executed);
         if groups & MOUNT_FAULT != 0 {
@@ -36,13 +38,21 @@ pub fn bprm_check_security(ctx: LsmContext) -> i32 {
             add_pending(groups as u32);
         }
     }
-    if subject.profile.file_perms & PERM_EXEC == 0 {
+    let request = exec_request();
+    if subject.profile.file_perms & request == 0 {
         return ALLOW;
     }
-    let verdict = mapped(&subject, WHAT, executed);
+    let verdict = mapped(&subject, WHAT, executed, request);
     if verdict != ALLOW {
         return DENY;
     }
+    if subject.profile.file_perms & PERM_EXEC == 0 {
+        return ALLOW;
+    }
+    // Loaded again: across the walk they would take up stack that its functions need.
+    let bprm: Typed = ctx.arg(0);
+    // SAFETY: as above.
+    let executed = unsafe { pointer(bprm, BPRM_FILE.load()) };
     let Some(name) = scalar(bprm, BPRM_FILENAME.load()) else {
         return DENY;
     };
@@ -100,7 +110,7 @@ pub fn mmap_file(ctx: LsmContext) -> i32 {
     if mapped_file.is_null() {
         return ALLOW;
     }
-    mapped(&subject, WHAT, mapped_file)
+    mapped(&subject, WHAT, mapped_file, PERM_EXEC)
 }
 
 /// Memory that becomes executable later.
@@ -116,21 +126,54 @@ pub fn file_mprotect(ctx: LsmContext) -> i32 {
         return ALLOW;
     }
     let area: Typed = ctx.arg(0);
-    match scalar(area, VMA_FILE.load()) {
+    let address = match scalar(area, VMA_FILE.load()) {
         None => return DENY,
         Some(0) => return ALLOW,
-        Some(_) => {}
-    }
+        Some(address) => address,
+    };
     // SAFETY: `area` is the hook's argument.
     let mapped_file = unsafe { pointer(area, VMA_FILE.load()) };
     if mapped_file.is_null() {
         return ALLOW;
     }
-    mapped(&subject, WHAT, mapped_file)
+    // SAFETY: checked for NULL.
+    let mode = unsafe { field::half::<{ patch::FILE_MODE }>(mapped_file) } as u32;
+    if BACKING_PATH.load() != 0 && mode & BACKING_MODE.load() != 0 {
+        return backed(&subject, WHAT, address + u64::from(BACKING_PATH.load()));
+    }
+    mapped(&subject, WHAT, mapped_file, PERM_EXEC)
+}
+
+/// Judges the path that the user opened, at an address: the file itself is one of an overlay's layers.
+#[inline(always)]
+fn backed(subject: &Subject, what: What, path: u64) -> i32 {
+    let (Some(mount), Some(dentry)) = (
+        probe::<u64>(path + u64::from(PATH_MNT.load())),
+        probe::<u64>(path + u64::from(PATH_DENTRY.load())),
+    ) else {
+        return lost(what, FAULT_READ);
+    };
+    let wanted = path::pack(subject.artefact, PERM_EXEC);
+    let collected = path::climb(dentry, mount, subject.profile.file_start, wanted, 0);
+    file(subject, what, PERM_EXEC, collected, || (dentry, mount))
+}
+
+/// What an exec asks for: to read the file too if somebody traces the task, for the tracer will be able to read the
+/// program, and the kernel does not ask again. A function of its own: its two answers are one number to the verifier.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn exec_request() -> u32 {
+    // SAFETY: the helper has no precondition.
+    let task = unsafe { bpf_get_current_task() };
+    match probe::<u32>(task + u64::from(TASK_PTRACE.load())) {
+        Some(0) => PERM_EXEC,
+        // What cannot be read counts as traced.
+        _ => PERM_EXEC | PERM_READ,
+    }
 }
 
 #[inline(always)]
-fn mapped(subject: &Subject, what: What, mapped_file: Typed) -> i32 {
+fn mapped(subject: &Subject, what: What, mapped_file: Typed, request: u32) -> i32 {
     // SAFETY: `mapped_file` is a BTF pointer to a file.
     let (mount, dentry) = unsafe {
         (
@@ -141,8 +184,8 @@ fn mapped(subject: &Subject, what: What, mapped_file: Typed) -> i32 {
     let Some(mount_address) = field::address(mount, mapped_file, FILE_PATH.load() + PATH_MNT.load()) else {
         return DENY;
     };
-    let collected = walk(subject, mount, mount_address, dentry, PERM_EXEC);
-    file(subject, what, PERM_EXEC, collected, || {
+    let collected = walk(subject, mount, mount_address, dentry, request);
+    file(subject, what, request, collected, || {
         (
             scalar(mapped_file, FILE_PATH.load() + PATH_DENTRY.load()).unwrap_or(0),
             mount_address,

@@ -2,8 +2,8 @@
 
 use aya_ebpf::{macros::lsm, programs::LsmContext};
 use varmor_common::abi::{
-    EVENT_PTRACE, Label, OWN_PROCESS, PTRACE_READ, PTRACE_READBY, PTRACE_TRACE, PTRACE_TRACEBY,
-    VERDICT_AUDIT, VERDICT_DENY, operation,
+    EVENT_FILE, EVENT_PTRACE, FAULT_READ, Label, OWN_PROCESS, PERM_READ, PTRACE_READ, PTRACE_READBY,
+    PTRACE_TRACE, PTRACE_TRACEBY, VERDICT_AUDIT, VERDICT_DENY, operation,
 };
 
 use super::guard;
@@ -11,8 +11,9 @@ use crate::{
     audit::What,
     identity::{self, Subject, Who, storage},
     kernel::{probe, raw_argument},
-    offsets::TASK_TGID,
-    verdict::{ALLOW, DENY, lost, point},
+    offsets::{FILE_PATH, MM_EXE_FILE, PATH_DENTRY, PATH_MNT, TASK_MM, TASK_TGID},
+    path::{masks_of, pack},
+    verdict::{self, ALLOW, DENY, lost, point},
 };
 
 const MODE_READ: u32 = 1;
@@ -57,11 +58,49 @@ pub fn ptrace_access_check(ctx: LsmContext) -> i32 {
     if judge(tracer, WHAT, request, outside, address) != ALLOW {
         return DENY;
     }
-    if child.cgroup == NOBODY {
-        ALLOW
-    } else {
-        judge(child, WHAT, reverse, outside, address)
+    if child.cgroup != NOBODY && judge(child, WHAT, reverse, outside, address) != ALLOW {
+        return DENY;
     }
+    if mode & MODE_ATTACH != 0 {
+        program(tracer, address)
+    } else {
+        ALLOW
+    }
+}
+
+/// Who attaches to a task can read the text of its program, so the rules about reading that file hold.
+#[inline(always)]
+fn program(tracer: Label, task: u64) -> i32 {
+    const WHAT: What = What::new(EVENT_FILE, operation::PTRACE);
+    let subject = match identity::subject(tracer) {
+        Who::Free => return ALLOW,
+        Who::Lost(fault) => return lost(WHAT, fault),
+        Who::Subject(subject) => subject,
+    };
+    if subject.profile.file_perms & PERM_READ == 0 {
+        return ALLOW;
+    }
+    let (mm, executable) = (u64::from(TASK_MM.load()), u64::from(MM_EXE_FILE.load()));
+    let Some(file) = probe::<u64>(task + mm).and_then(|mm| match mm {
+        // A kernel thread, or a task that has ended.
+        0 => Some(0),
+        mm => probe::<u64>(mm + executable),
+    }) else {
+        return lost(WHAT, FAULT_READ);
+    };
+    if file == 0 {
+        return ALLOW;
+    }
+    let path = file + u64::from(FILE_PATH.load());
+    let (Some(mount), Some(dentry)) = (
+        probe::<u64>(path + u64::from(PATH_MNT.load())),
+        probe::<u64>(path + u64::from(PATH_DENTRY.load())),
+    ) else {
+        return lost(WHAT, FAULT_READ);
+    };
+    let wanted = pack(subject.artefact, PERM_READ);
+    let collected = masks_of(dentry, mount, subject.profile.file_start, wanted);
+    verdict::file(&subject, WHAT, PERM_READ, collected, || (dentry, mount))
 }
 
 /// The current task asks its parent to trace it.

@@ -29,6 +29,7 @@ pub(super) fn run() -> Result<()> {
         .count();
     for system in &plan.systems {
         let outcome = systems::activate(&system.setup, &mut known).and_then(|active| {
+            let _companion = active.companion()?;
             for line in active.measure()? {
                 say(&named(line, &system.name))?;
             }

@@ -96,6 +96,15 @@ impl Active {
         }
     }
 
+    /// A process that waits while others measure, unless there is one already. To fork costs more the more processes
+    /// map the same file, and so every system has two of this program.
+    pub(super) fn companion(&self) -> Result<Option<Companion>> {
+        match self {
+            Self::Beside(_) => Ok(None),
+            Self::Launched(_) | Self::Empty(_) => Companion::start().map(Some),
+        }
+    }
+
     pub(super) fn end(self) -> Result<()> {
         match self {
             Self::Beside(neighbour) => neighbour.end(),
@@ -124,6 +133,32 @@ impl Active {
             String::from_utf8_lossy(&output.stderr).trim()
         );
         Ok(output)
+    }
+}
+
+/// A process under no policy that does nothing until this value is dropped.
+pub(super) struct Companion(Child);
+
+impl Companion {
+    fn start() -> Result<Self> {
+        let child = Command::new(GUEST)
+            .args(["bench", "wait"])
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("start {GUEST}"))?;
+        let mut companion = Self(child);
+        let output = companion.0.stdout.take().context("the output is piped")?;
+        BufReader::new(output).read_line(&mut String::new())?;
+        Ok(companion)
+    }
+}
+
+impl Drop for Companion {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
     }
 }
 
