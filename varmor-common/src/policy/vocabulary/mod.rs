@@ -5,7 +5,7 @@ mod socket;
 
 pub use mount::{MountFlags, TYPELESS_CALLS, mount_flag, mount_flag_names};
 pub use socket::{
-    INTERNET_DOMAINS, af, domain, domain_names, ipproto, protocol_names, protocols, sock, socket_type,
+    INTERNET_DOMAINS, af, domain, domain_names, domain_word, ipproto, protocol_names, protocols, sock, socket_type,
     type_names,
 };
 
