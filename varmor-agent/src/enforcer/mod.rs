@@ -1,7 +1,9 @@
 //! The interface of an enforcer: the only thing of the agent that writes kernel objects.
 
 mod error;
+mod store;
 
+pub mod apparmor;
 pub mod bpf;
 #[cfg(test)]
 pub(crate) mod fake;
@@ -10,6 +12,7 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 
 pub use error::EnforcerError;
+pub use store::{ProfileStore, Stored};
 use serde::{Deserialize, Serialize};
 use varmor_common::abi::{EVENT_ANCESTORS, RawEvent};
 use varmor_common::profile::{Origin, Profile};
