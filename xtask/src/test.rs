@@ -249,10 +249,7 @@ fn apparmor(kernels: &[Series]) -> Result<Counts> {
         .context("apparmor_parser is in no usual place")?;
     let mut shares = vec![Share::new(parser, "/usr/sbin/apparmor_parser")];
     let linked = process::output("ldd", [parser])?;
-    for library in linked
-        .split_whitespace()
-        .filter(|word| word.starts_with('/'))
-    {
+    for library in linked.split_whitespace().filter(|word| word.starts_with('/')) {
         let file = fs::canonicalize(library).with_context(|| format!("find {library}"))?;
         shares.push(Share::new(file, library));
     }
@@ -266,12 +263,7 @@ fn on_each(kernels: &[Series], command: &[&str], timeout: Duration) -> Result<Co
 }
 
 /// The same, with more files in the guests.
-fn on_each_with(
-    kernels: &[Series],
-    command: &[&str],
-    timeout: Duration,
-    more: &[Share],
-) -> Result<Counts> {
+fn on_each_with(kernels: &[Series], command: &[&str], timeout: Duration, more: &[Share]) -> Result<Counts> {
     tools::need(tools::GUEST)?;
     let built = build::build(Profile::Release)?;
     let run = |series: Series| {

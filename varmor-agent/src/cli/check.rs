@@ -91,9 +91,7 @@ fn examine(file: String, bytes: &[u8]) -> Report {
         report.diagnostics.extend(built.diagnostics);
         if let Some(profile) = built.profile {
             report.diagnostics.extend(bpf::diagnose(document, &profile));
-            report
-                .diagnostics
-                .extend(apparmor::diagnose(document, &profile));
+            report.diagnostics.extend(apparmor::diagnose(document, &profile));
             report.policies += 1;
             report.rules += profile.in_force().count();
         }

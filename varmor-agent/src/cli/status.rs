@@ -195,8 +195,7 @@ fn write_report(text: &mut String, report: &Report) -> std::fmt::Result {
         )?;
     }
     let objects = report.policies.files.iter().flat_map(|file| &file.objects);
-    for (object, held) in
-        objects.flat_map(|object| object.by_runtime.iter().map(move |held| (object, held)))
+    for (object, held) in objects.flat_map(|object| object.by_runtime.iter().map(move |held| (object, held)))
     {
         writeln!(
             text,

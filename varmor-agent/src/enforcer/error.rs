@@ -21,10 +21,7 @@ pub enum EnforcerError {
     #[error("profile `{profile}` cannot be used: {reason}")]
     Refused { profile: String, reason: String },
     #[error("the enforcer {enforcer} is not available: {reason}")]
-    Missing {
-        enforcer: &'static str,
-        reason: String,
-    },
+    Missing { enforcer: &'static str, reason: String },
     #[error("{operation}")]
     Kernel {
         operation: String,

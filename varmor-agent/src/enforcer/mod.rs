@@ -12,8 +12,8 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 
 pub use error::EnforcerError;
-pub use store::{ProfileStore, Stored};
 use serde::{Deserialize, Serialize};
+pub use store::{ProfileStore, Stored};
 use varmor_common::abi::{EVENT_ANCESTORS, RawEvent};
 use varmor_common::profile::{Origin, Profile};
 

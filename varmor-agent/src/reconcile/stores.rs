@@ -141,10 +141,8 @@ impl Entry {
                 Err(error) => {
                     let message = chain(&error);
                     error!(%enforcer, profile = %name, error = %message, "profile was refused; what was in force before stays in force");
-                    self.refused.insert(
-                        (*name).to_owned(),
-                        ((*profile).clone(), message, Instant::now()),
-                    );
+                    self.refused
+                        .insert((*name).to_owned(), ((*profile).clone(), message, Instant::now()));
                 }
             }
         }

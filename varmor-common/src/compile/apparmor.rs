@@ -136,14 +136,7 @@ impl Writer<'_> {
             ""
         };
         let mut text = format!("profile \"{name}\" flags=({FLAGS}{complain}) {{\n");
-        self.body(
-            &mut text,
-            "  ",
-            self.own.base,
-            &self.part.rules,
-            &[],
-            None,
-        )?;
+        self.body(&mut text, "  ", self.own.base, &self.part.rules, &[], None)?;
         for index in 0..self.groups.len() {
             let group = &self.groups[index];
             text.push_str(&format!(

@@ -75,8 +75,7 @@ pub(super) fn add_allow_list(builder: &mut Builder<'_>, defense: Option<&Defense
     let Some(list) = defense.and_then(|defense| defense.app_armor.as_ref()) else {
         let message =
             "the mode DefenseInDepth with the enforcer AppArmor needs the field `defenseInDepth.appArmor`";
-        let help =
-            "add `appArmor:` with `profileType: Custom` and `customProfile:` below `spec.policy.defenseInDepth`";
+        let help = "add `appArmor:` with `profileType: Custom` and `customProfile:` below `spec.policy.defenseInDepth`";
         return builder.report(Severity::Error, "spec.policy.mode", message.to_owned(), help);
     };
     let place = format!("{FIELD}.customProfile");
@@ -161,7 +160,8 @@ impl AppArmorPart {
         if profile.mode != mode {
             let (refusing, other): (Vec<_>, Vec<_>) = new.raw.drain(..).partition(RawStatement::refuses);
             new.raw = other;
-            let reason = "another policy for the same command refuses violations; write `audit` instead of `deny`";
+            let reason =
+                "another policy for the same command refuses violations; write `audit` instead of `deny`";
             own.inert.extend(named(refusing, reason));
         }
         own.base = match (own.base, new.base) {
@@ -180,7 +180,11 @@ impl AppArmorPart {
     fn keep_refusals(&mut self) -> Vec<(String, String)> {
         let (refusing, other): (Vec<_>, Vec<_>) = self.raw.drain(..).partition(RawStatement::refuses);
         self.raw = refusing;
-        named(other, "another policy for the same command has an allow-list, which holds alone").collect()
+        named(
+            other,
+            "another policy for the same command has an allow-list, which holds alone",
+        )
+        .collect()
     }
 }
 

@@ -145,7 +145,11 @@ impl Builder<'_> {
             raw::add(self, bpf, &format!("{RULES}.bpfRawRules"));
         }
         if self.enforcers.contains(Enforcers::APPARMOR) {
-            apparmor::add_raw(self, &rules.app_armor_raw_rules, &format!("{RULES}.appArmorRawRules"));
+            apparmor::add_raw(
+                self,
+                &rules.app_armor_raw_rules,
+                &format!("{RULES}.appArmorRawRules"),
+            );
         }
         self.foreign_rules(rules);
     }

@@ -1,7 +1,7 @@
 //! Rules that harden containers, privileged ones above all.
 
 use super::contribution::MountPart;
-use super::{APPARMOR_BPF, AppArmor, Bpf, BuiltinRule, Category, Contribution, DiskUse, capability, SYSCALL};
+use super::{APPARMOR_BPF, AppArmor, Bpf, BuiltinRule, Category, Contribution, DiskUse, SYSCALL, capability};
 use crate::abi::{MOUNT_UMOUNT, PTRACE_READ};
 use crate::policy::Enforcers;
 use crate::policy::vocabulary::TYPELESS_CALLS;
@@ -134,7 +134,9 @@ pub(super) const RULES: &[BuiltinRule] = &[
             access: PtraceAccess(PTRACE_READ),
             scope: PtraceScope::Outside,
         })]),
-        app_armor: AppArmor::Partly("containers of the same policy have the same label, so they do not count as outside"),
+        app_armor: AppArmor::Partly(
+            "containers of the same policy have the same label, so they do not count as outside",
+        ),
     },
     BuiltinRule {
         id: "disallow-access-kallsyms",
@@ -199,7 +201,8 @@ pub(super) const RULES: &[BuiltinRule] = &[
 
 const NEW_MOUNT_API: &str = "AppArmor does not see the type of what fsopen(2) makes, and move_mount(2) from Linux 6.7 on only; \
                              add the BPF enforcer, or refuse these system calls through Seccomp";
-pub(super) const DISKS_BY_NAME: &str = "AppArmor knows disks by their names in /dev, not by their numbers; add the BPF enforcer";
+pub(super) const DISKS_BY_NAME: &str =
+    "AppArmor knows disks by their names in /dev, not by their numbers; add the BPF enforcer";
 
 /// Every call but unmounting. A mount has the pseudo flag of an unmount always clear.
 pub(super) const EVERY_MOUNT: Contribution = Contribution::Mount(MountPart {

@@ -118,7 +118,8 @@ pub fn normalise(id: &str) -> String {
 }
 
 /// Why `AppArmor` holds no rule about addresses.
-const NO_ADDRESSES: &str = "AppArmor knows families and types of sockets but no addresses; use the BPF enforcer";
+const NO_ADDRESSES: &str =
+    "AppArmor knows families and types of sockets but no addresses; use the BPF enforcer";
 /// Why `AppArmor` holds no rule about single system calls.
 const SYSCALL: &str = "the rule filters system calls; use the Seccomp enforcer";
 

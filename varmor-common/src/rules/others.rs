@@ -42,7 +42,9 @@ pub(super) const RULES: &[BuiltinRule] = &[
         &[],
         "refuses creating ICMP and ICMPv6 sockets",
         &[socket(&INTERNET_DOMAINS, &[ipproto::ICMP, ipproto::ICMPV6])],
-        AppArmor::Partly("every raw socket of IPv4 and IPv6 is refused, and ping sockets (datagrams) are not"),
+        AppArmor::Partly(
+            "every raw socket of IPv4 and IPv6 is refused, and ping sockets (datagrams) are not",
+        ),
     ),
     sockets(
         "disable-tcp",

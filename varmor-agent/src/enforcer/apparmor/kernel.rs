@@ -132,7 +132,10 @@ mod tests {
 
     #[test]
     fn a_machine_without_apparmor_says_so() {
-        let error = Kernel::open(PathBuf::from("/nonexistent")).err().unwrap().to_string();
+        let error = Kernel::open(PathBuf::from("/nonexistent"))
+            .err()
+            .unwrap()
+            .to_string();
         assert!(error.contains("AppArmor"), "{error}");
     }
 
@@ -143,11 +146,7 @@ mod tests {
             fs::create_dir_all(folder.path().join(path)).unwrap();
         }
         fs::write(folder.path().join("profiles"), "").unwrap();
-        fs::write(
-            folder.path().join("features/namespaces/mask"),
-            "userns_create\n",
-        )
-        .unwrap();
+        fs::write(folder.path().join("features/namespaces/mask"), "userns_create\n").unwrap();
         fs::write(folder.path().join("features/domain/stack"), "yes\n").unwrap();
         let kernel = Kernel::open(folder.path().to_path_buf()).unwrap();
         let (new, old) = (kernel.known_features(true), kernel.known_features(false));

@@ -84,7 +84,12 @@ impl Parser {
     fn run(&self, text: &str) -> std::io::Result<Output> {
         let mut child = Command::new(&self.program)
             // Nothing is loaded, no cache is read or written, the result goes to standard output.
-            .args(["--skip-kernel-load", "--skip-read-cache", "--skip-cache", "--stdout"])
+            .args([
+                "--skip-kernel-load",
+                "--skip-read-cache",
+                "--skip-cache",
+                "--stdout",
+            ])
             // The text is in the language of this very kernel, and the host's settings have no say.
             .args(["--config-file", "/dev/null", "--kernel-features"])
             .arg(&self.features)

@@ -24,7 +24,11 @@ fn only_profiles_of_ours_are_listed_and_removed() {
     let folder = machine();
     let loaded = "varmor-a (enforce)\nvarmor-a//t1 (enforce)\nvarmor-other (enforce)\nsshd (enforce)\n";
     fs::write(folder.path().join("security/profiles"), loaded).unwrap();
-    fs::write(folder.path().join("state/apparmor.json"), r#"["varmor-a","sshd"]"#).unwrap();
+    fs::write(
+        folder.path().join("state/apparmor.json"),
+        r#"["varmor-a","sshd"]"#,
+    )
+    .unwrap();
     let mut store = store(&folder);
     assert_eq!(store.profiles().unwrap(), ["varmor-a"]);
     for foreign in ["varmor-other", "sshd", "varmor-a//t1"] {
@@ -54,7 +58,10 @@ fn what_does_not_compile_is_not_loaded() {
     assert!(store.apply(&profile).is_err());
     let refused = store.parser.compile("varmor-a", "profile varmor-a { nonsense, }");
     assert!(
-        refused.unwrap_err().to_string().contains("apparmor_parser refuses it"),
+        refused
+            .unwrap_err()
+            .to_string()
+            .contains("apparmor_parser refuses it"),
         "the parser's own words are passed on"
     );
     assert_eq!(fs::read(folder.path().join("security/.replace")).unwrap(), b"");

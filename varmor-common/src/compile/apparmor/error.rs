@@ -17,7 +17,9 @@ pub enum CompileError {
         pattern: String,
         source: Box<PatternError>,
     },
-    #[error("target `{0}`: AppArmor enters a target by its exact path; list the executables, without wildcards")]
+    #[error(
+        "target `{0}`: AppArmor enters a target by its exact path; list the executables, without wildcards"
+    )]
     WildTarget(String),
     #[error("`{0}` is no name for an AppArmor profile: rename the policy to letters, digits, `-` and `.`")]
     Name(String),

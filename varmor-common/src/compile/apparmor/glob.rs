@@ -24,7 +24,9 @@ pub(super) fn ancestors(pattern: &Pattern) -> Vec<String> {
         let leaf = components.len().saturating_sub(1);
         let mut text = String::from("/");
         for component in &components[..leaf] {
-            let Component::Literal(name) = component else { break };
+            let Component::Literal(name) = component else {
+                break;
+            };
             literal(name, &mut text);
             text.push('/');
             found.push(format!("\"{text}\""));
@@ -138,7 +140,10 @@ fn byte_set(set: &ByteSet, text: &mut String) {
             continue;
         }
         let mut last = first;
-        while let Some(&next) = members.peek().filter(|next| is_plain(**next) && **next == last + 1) {
+        while let Some(&next) = members
+            .peek()
+            .filter(|next| is_plain(**next) && **next == last + 1)
+        {
             last = next;
             members.next();
         }

@@ -30,7 +30,11 @@ pub(super) fn lines(prefix: &str, rule: &MountRule) -> Result<Option<Vec<String>
         None if rule.any == MOUNT_UMOUNT && rule.none == 0 => with_each(prefix, "umount", &sources),
         None if rule.any & EXISTING == EXISTING && rule.none == 0 && !any_source => {
             let mut lines = with_each(prefix, "mount options in (bind, rbind, move)", &sources);
-            lines.extend(with_each(prefix, "mount options in (bind, rbind, move) ->", &sources));
+            lines.extend(with_each(
+                prefix,
+                "mount options in (bind, rbind, move) ->",
+                &sources,
+            ));
             lines.extend(with_each(prefix, "remount", &sources));
             lines.extend(with_each(prefix, "umount", &sources));
             lines
@@ -44,7 +48,10 @@ pub(super) fn lines(prefix: &str, rule: &MountRule) -> Result<Option<Vec<String>
 const EXISTING: u32 = 0x20 | 0x1000 | 0x2000 | MOUNT_UMOUNT;
 
 fn with_each(prefix: &str, head: &str, paths: &[String]) -> Vec<String> {
-    paths.iter().map(|path| format!("{prefix}{head} {path},")).collect()
+    paths
+        .iter()
+        .map(|path| format!("{prefix}{head} {path},"))
+        .collect()
 }
 
 fn is_name(fstype: &str) -> bool {

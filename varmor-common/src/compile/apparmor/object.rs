@@ -119,7 +119,9 @@ fn capabilities(prefix: &str, set: CapabilitySet) -> Vec<String> {
         .iter()
         .enumerate()
         .filter(|(number, _)| set.0 & (1 << number) != 0);
-    names.map(|(_, name)| format!("{prefix}capability {name},")).collect()
+    names
+        .map(|(_, name)| format!("{prefix}capability {name},"))
+        .collect()
 }
 
 fn socket(prefix: &str, rule: &SocketRule) -> Line {

@@ -39,7 +39,10 @@ pub(super) fn groups(profile: &Profile) -> Result<Vec<Group>, CompileError> {
             }
         }
         groups.push(Group {
-            name: format!("t{:016x}", name_hash(KEY, group.executables.join("\n").as_bytes())),
+            name: format!(
+                "t{:016x}",
+                name_hash(KEY, group.executables.join("\n").as_bytes())
+            ),
             index,
             executables: group.executables.clone(),
             paths,

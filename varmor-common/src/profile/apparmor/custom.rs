@@ -12,9 +12,18 @@ pub fn custom_profile(text: &str) -> Result<Vec<String>, TextError> {
     let tokens = tokens(text)?;
     let open = frame(&tokens)?;
     let body = &tokens[open + 1..];
-    let Some(close) = body.iter().position(|token| token.kind == Kind::BraceClose) else {
+    let brace = |token: &Token| matches!(token.kind, Kind::BraceOpen | Kind::BraceClose);
+    let Some(close) = body.iter().position(brace) else {
         return Err(at(&tokens, tokens.len()).error("the profile is never closed", "add the last `}`"));
     };
+    if body[close].kind == Kind::BraceOpen {
+        // The statement that opens it says best what is wrong.
+        let inner = of_tokens(&body[..=close], true);
+        let other = body[close]
+            .at
+            .error("a brace opens another profile", "take it out");
+        return Err(inner.err().unwrap_or(other));
+    }
     if let Some(more) = body.get(close + 1) {
         return Err(more.at.error(
             "something follows the end of the profile",
@@ -37,7 +46,9 @@ fn frame(tokens: &[Token]) -> Result<usize, TextError> {
             {
                 next += 2;
             }
-            (Some(Kind::Word(word)), Some(Kind::Angle(name))) if word == "abi" && name.starts_with("abi/") => {
+            (Some(Kind::Word(word)), Some(Kind::Angle(name)))
+                if word == "abi" && name.starts_with("abi/") =>
+            {
                 next += 2 + usize::from(kind(next + 2) == Some(&Kind::Comma));
             }
             _ => break,

@@ -67,7 +67,11 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, TextError> {
     };
     let mut tokens = Vec::new();
     if text.len() > super::MAX_TEXT {
-        let message = format!("the text has {} bytes, at most {} are read", text.len(), super::MAX_TEXT);
+        let message = format!(
+            "the text has {} bytes, at most {} are read",
+            text.len(),
+            super::MAX_TEXT
+        );
         return Err(lexer.at.error(message, "split it into several entries"));
     }
     while let Some(token) = lexer.token()? {
@@ -267,5 +271,8 @@ fn unexpected(at: Position, letter: char) -> TextError {
         '&' | '!' => "labels of other profiles cannot be named here",
         _ => "take it out",
     };
-    at.error(format!("`{}` is not expected here", letter.escape_default()), help)
+    at.error(
+        format!("`{}` is not expected here", letter.escape_default()),
+        help,
+    )
 }

@@ -238,7 +238,7 @@ fn path(reader: &mut Reader<'_>) -> Result<String, TextError> {
         return Err(at.error("a path is missing here", "write an absolute path"));
     };
     let text = variables::expand(text, at)?;
-    if !text.starts_with('/') && !text.starts_with("{/") {
+    if !text.starts_with('/') {
         return Err(at.error("the path is not absolute", "begin it with `/`"));
     }
     Ok(quoted(&text))
@@ -248,7 +248,10 @@ fn path(reader: &mut Reader<'_>) -> Result<String, TextError> {
 fn permissions(reader: &mut Reader<'_>, denies: bool) -> Result<String, TextError> {
     let at = reader.at();
     let Some(Kind::Word(word)) = reader.take() else {
-        return Err(at.error("permissions are missing here", "write some of r, w, a, l, k, m and ix"));
+        return Err(at.error(
+            "permissions are missing here",
+            "write some of r, w, a, l, k, m and ix",
+        ));
     };
     if let Some(letter) = word.chars().find(|letter| "uUpPcC".contains(*letter)) {
         return Err(at.error(
@@ -318,11 +321,14 @@ fn conditions(reader: &mut Reader<'_>, keyword: &str) -> Result<String, TextErro
     let mut depth = 0_u32;
     let mut is_value = false;
     loop {
-        let Some(token) = reader.peek() else { return Ok(out) };
+        let Some(token) = reader.peek() else {
+            return Ok(out);
+        };
         let at = token.at;
         let part = match &token.kind {
             Kind::Comma if depth == 0 => return Ok(out),
-            Kind::Comma => " ".to_owned(),
+            // The next word brings its own space.
+            Kind::Comma => String::new(),
             Kind::Open => {
                 depth += 1;
                 if is_value { "(" } else { " (" }.to_owned()

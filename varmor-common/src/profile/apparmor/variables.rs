@@ -2,21 +2,18 @@
 
 use super::lexer::{Position, TextError};
 
-/// Name and value; a value may use variables above it.
+/// Name and value. A path must begin with `/`, so no value begins with a brace.
 const VARIABLES: [(&str, &str); 16] = [
     ("PROC", "/proc/"),
     ("proc", "/proc/"),
     ("sys", "/sys/"),
-    ("HOME", "{/root/,/home/*/}"),
+    ("HOME", "/{root,home/*}/"),
     ("HOMEDIRS", "/home/"),
     ("HOMEROOT", "/root/"),
-    ("run", "{/run/,/var/run/}"),
-    ("bin", "{/bin/,/sbin/,/usr/bin/,/usr/sbin/}"),
-    ("lib", "{/lib/,/lib64/,/usr/lib/,/usr/lib64/}"),
-    (
-        "multiarch",
-        "*-linux-gnu*",
-    ),
+    ("run", "/{run,var/run}/"),
+    ("bin", "/{,usr/}{,s}bin/"),
+    ("lib", "/{,usr/}lib{,64}/"),
+    ("multiarch", "*-linux-gnu*"),
     ("pid", "[0-9]*"),
     ("pids", "[0-9]*"),
     ("tid", "[0-9]*"),
@@ -59,7 +56,10 @@ pub(super) fn expand(text: &str, at: Position) -> Result<String, TextError> {
     }
     out.push_str(rest);
     if out.contains("@{") || out.contains("${") {
-        return Err(at.error("variables make another variable here", "write the paths themselves"));
+        return Err(at.error(
+            "variables make another variable here",
+            "write the paths themselves",
+        ));
     }
     // A variable that ends in `/` before another one.
     while out.contains("//") {

@@ -147,7 +147,8 @@ fn rules_of_enforcers_that_the_policy_does_not_name_are_named_and_not_dropped_si
 
 #[test]
 fn a_rule_that_only_some_of_the_enforcers_hold_is_noted_and_one_that_none_holds_is_warned_of() {
-    let rules = "attackProtectionRules: [{rules: [disable-chmod-s-bit, block-access-to-aws-metadata-service]}]";
+    let rules =
+        "attackProtectionRules: [{rules: [disable-chmod-s-bit, block-access-to-aws-metadata-service]}]";
     let with = |enforcer: &str| enhance(rules).replace("enforcer: BPF", &format!("enforcer: {enforcer}"));
     let lines = said(&with("AppArmorBPF"));
     assert!(

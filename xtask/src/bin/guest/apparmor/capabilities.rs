@@ -95,7 +95,10 @@ pub(super) const ENTRIES: &[Entry] = &[
     Entry::new("disable-cap-sys-chroot", change_root, host_name),
     rule("disable-cap-sys-ptrace", || {
         with_stranger(|pid| {
-            nix::sys::ptrace::seize(nix::unistd::Pid::from_raw(pid), nix::sys::ptrace::Options::empty())?;
+            nix::sys::ptrace::seize(
+                nix::unistd::Pid::from_raw(pid),
+                nix::sys::ptrace::Options::empty(),
+            )?;
             Ok(())
         })
     }),
@@ -148,9 +151,8 @@ pub(super) const ENTRIES: &[Entry] = &[
             .map_err(of_rustix)?;
         rustix::fs::removexattr("/scratch/file", name).map_err(of_rustix)
     }),
-    rule("disable-cap-mac-override", || Ok(())).unless(|| {
-        Some("nothing in this kernel asks for CAP_MAC_OVERRIDE: only Smack does".to_owned())
-    }),
+    rule("disable-cap-mac-override", || Ok(()))
+        .unless(|| Some("nothing in this kernel asks for CAP_MAC_OVERRIDE: only Smack does".to_owned())),
     rule("disable-cap-mac-admin", || {
         match fs::write("/sys/kernel/security/apparmor/.remove", "no-such-profile") {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
@@ -183,12 +185,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         // struct perf_event_attr: software event "cpu clock", of every process on processor 0.
         let mut attributes = [0; 128];
         attributes[..8].copy_from_slice(&[1, 0, 0, 0, 112, 0, 0, 0]);
-        raw::with_buffer(
-            libc::SYS_perf_event_open,
-            &[0, -1, 0, -1, 0],
-            0,
-            &mut attributes,
-        )?;
+        raw::with_buffer(libc::SYS_perf_event_open, &[0, -1, 0, -1, 0], 0, &mut attributes)?;
         Ok(())
     }),
     rule("disable-cap-bpf", || {
@@ -257,8 +254,7 @@ fn lock_memory() -> Done {
 fn read_foreign_queue() -> Done {
     setegid(Gid::from_raw(NOBODY)).map_err(|errno| broken("setegid", errno))?;
     seteuid(Uid::from_raw(NOBODY)).map_err(|errno| broken("seteuid", errno))?;
-    let queue =
-        raw::numbers(libc::SYS_msgget, &[0, 0o600]).map_err(|errno| broken("msgget", errno))?;
+    let queue = raw::numbers(libc::SYS_msgget, &[0, 0o600]).map_err(|errno| broken("msgget", errno))?;
     seteuid(Uid::from_raw(0)).map_err(|errno| broken("seteuid back", errno))?;
     setegid(Gid::from_raw(0)).map_err(|errno| broken("setegid back", errno))?;
     let mut about = [0; 256];

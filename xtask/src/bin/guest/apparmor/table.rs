@@ -120,11 +120,7 @@ const ENTRIES: &[Entry] = &[
         || read("/proc/net/arp"),
         || read("/proc/net/dev"),
     ),
-    entry(
-        "disable-write-etc",
-        || create("/etc/new"),
-        || read("/etc/passwd"),
-    ),
+    entry("disable-write-etc", || create("/etc/new"), || read("/etc/passwd")),
     entry(
         "disable-access-passwd",
         || read("/etc/passwd"),
