@@ -33,8 +33,6 @@ pub struct Features {
     pub io_uring: bool,
     /// Rules about POSIX message queues (Linux 6.7, parser 4).
     pub message_queues: bool,
-    /// Profiles can be stacked upon another.
-    pub stacking: bool,
 }
 
 impl Features {
@@ -43,14 +41,12 @@ impl Features {
         user_namespaces: false,
         io_uring: false,
         message_queues: false,
-        stacking: true,
     };
     /// A kernel and a parser that have everything.
     pub const ALL: Self = Self {
         user_namespaces: true,
         io_uring: true,
         message_queues: true,
-        stacking: true,
     };
 }
 
@@ -139,10 +135,12 @@ impl Writer<'_> {
         self.body(&mut text, "  ", self.own.base, &self.part.rules, &[], None)?;
         for index in 0..self.groups.len() {
             let group = &self.groups[index];
-            text.push_str(&format!(
-                "\n  profile \"{}\" flags=({FLAGS}{complain}) {{\n",
-                group.name
-            ));
+            text.push_str("\n  profile \"");
+            text.push_str(&group.name);
+            text.push_str("\" flags=(");
+            text.push_str(FLAGS);
+            text.push_str(complain);
+            text.push_str(") {\n");
             let rules = &self.part.targets[group.index].rules;
             self.body(
                 &mut text,

@@ -53,7 +53,6 @@ impl Kernel {
             user_namespaces: modern_parser && mask("namespaces/mask", "userns_create"),
             io_uring: modern_parser && has("io_uring"),
             message_queues: modern_parser && has("ipc/posix_mqueue"),
-            stacking: has("domain/stack"),
         }
     }
 
@@ -142,15 +141,12 @@ mod tests {
     #[test]
     fn features_are_those_of_kernel_and_parser() {
         let folder = tempfile::tempdir().unwrap();
-        for path in ["features/namespaces", "features/domain"] {
-            fs::create_dir_all(folder.path().join(path)).unwrap();
-        }
+        fs::create_dir_all(folder.path().join("features/namespaces")).unwrap();
         fs::write(folder.path().join("profiles"), "").unwrap();
         fs::write(folder.path().join("features/namespaces/mask"), "userns_create\n").unwrap();
-        fs::write(folder.path().join("features/domain/stack"), "yes\n").unwrap();
         let kernel = Kernel::open(folder.path().to_path_buf()).unwrap();
         let (new, old) = (kernel.known_features(true), kernel.known_features(false));
-        assert!(new.user_namespaces && new.stacking && !new.io_uring, "{new:?}");
-        assert!(!old.user_namespaces && old.stacking, "{old:?}");
+        assert!(new.user_namespaces && !new.io_uring, "{new:?}");
+        assert!(!old.user_namespaces, "{old:?}");
     }
 }

@@ -61,7 +61,9 @@ pub(super) fn transitions(groups: &[Group], name: &str, within: Option<usize>) -
     for group in groups {
         for path in &group.paths {
             let stack = entered.entry(path).or_insert_with(|| name.to_owned());
-            stack.push_str(&format!("//&{name}//{}", group.name));
+            for part in ["//&", name, "//", group.name.as_str()] {
+                stack.push_str(part);
+            }
         }
     }
     entered

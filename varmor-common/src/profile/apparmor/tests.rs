@@ -194,11 +194,7 @@ fn is_confined(statement: &str) -> bool {
     for letter in statement.chars() {
         match letter {
             '"' => inside = !inside,
-            '{' | '}' | '#' | '\\' | '<' | '>' | '@' | '$' | '^' | '&' if !inside => {
-                if letter != '>' {
-                    return false;
-                }
-            }
+            '{' | '}' | '#' | '\\' | '<' | '@' | '$' | '^' | '&' if !inside => return false,
             letter if letter.is_control() => return false,
             _ => {}
         }
