@@ -37,7 +37,9 @@ macro_rules! policy {
     };
 }
 
-const OPERATIONS: &[(&str, fn() -> Done)] = &[
+type Operation = (&'static str, fn() -> Done);
+
+const OPERATIONS: &[Operation] = &[
     ("write-sysrq", || write("/proc/sysrq-trigger")),
     ("write-modprobe", || write("/proc/sys/kernel/modprobe")),
     ("write-shmmax", || write("/proc/sys/kernel/shmmax")),

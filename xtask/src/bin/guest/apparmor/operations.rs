@@ -118,8 +118,7 @@ pub(super) fn socket(family: u16, kind: SocketType, protocol: u32) -> Done {
         SocketFlags::CLOEXEC,
         protocol,
     ) {
-        Ok(_) => Ok(()),
-        Err(rustix::io::Errno::AFNOSUPPORT) => Ok(()),
+        Ok(_) | Err(rustix::io::Errno::AFNOSUPPORT) => Ok(()),
         Err(error) => Err(Errno::from_raw(error.raw_os_error()).into()),
     }
 }
@@ -130,6 +129,10 @@ pub(super) fn with_stranger(part: impl FnOnce(i32) -> Done) -> Done {
         .arg("wait")
         .uid(super::stage::NOBODY)
         .gid(super::stage::NOBODY)
+        // It may outlive us; whoever waits for our output must not wait for it.
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
         .spawn()
         .map_err(|error| broken("start a child", error))?;
     let pid = i32::try_from(child.id()).map_err(|error| broken("pid", error))?;

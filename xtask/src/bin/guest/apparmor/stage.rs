@@ -62,9 +62,13 @@ pub(super) fn prepare() -> Result<()> {
         copy("/proc/self/exe", &format!("/tools/{name}"))?;
     }
     symlink("/tools/target", "/tools/link")?;
-    for place in ["/scratch"] {
-        mount(Some("tmpfs"), place, Some("tmpfs"), MsFlags::empty(), NOTHING)?;
-    }
+    mount(
+        Some("tmpfs"),
+        "/scratch",
+        Some("tmpfs"),
+        MsFlags::empty(),
+        NOTHING,
+    )?;
     fs::write("/scratch/file", "content")?;
     // The second version of control groups has no release_agent.
     mount(
