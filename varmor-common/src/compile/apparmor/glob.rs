@@ -121,15 +121,18 @@ fn name_glob(glob: &Glob, text: &mut String) {
     }
 }
 
-/// A set as its members: a negated one would match what is in no name.
+/// A set as its members: a negated one would match what is in no name. The parser takes the escape from `\\-` and `\\^`
+/// and leaves `*` and `?` their meaning, so these have places where they mean themselves.
 fn byte_set(set: &ByteSet, text: &mut String) {
     text.push('[');
-    let mut members = set.iter().peekable();
+    if set.contains(b'-') {
+        text.push('-');
+    }
+    let mut members = set.iter().filter(|byte| !matches!(byte, b'-' | b'^')).peekable();
     while let Some(first) = members.next() {
         if !is_plain(first) {
             match first {
-                // What means something within brackets, or would begin an escape.
-                b'\\' | b']' | b'[' | b'^' | b'-' => {
+                b'\\' | b']' | b'[' | b'*' | b'?' | b'{' | b'}' | b',' => {
                     text.push('\\');
                     text.push(char::from(first));
                 }
@@ -154,6 +157,9 @@ fn byte_set(set: &ByteSet, text: &mut String) {
             }
             text.push(char::from(last));
         }
+    }
+    if set.contains(b'^') {
+        text.push('^');
     }
     text.push(']');
 }

@@ -70,6 +70,8 @@ pub(super) fn prepare() -> Result<()> {
         NOTHING,
     )?;
     fs::write("/scratch/file", "content")?;
+    // Debian's 3 asks for CAP_SYS_ADMIN before CAP_PERFMON.
+    fs::write("/proc/sys/kernel/perf_event_paranoid", "2")?;
     // The second version of control groups has no release_agent.
     mount(
         Some("cgroup"),
