@@ -1,5 +1,6 @@
 //! Rule sets for the benches, with the answers that they must give.
 
+use varmor_common::policy::Enforcers;
 use varmor_common::profile::{Access, Object, Origin, Profile, Rule, Verdict};
 
 /// A shape of rules that grows with their number.
@@ -55,6 +56,7 @@ pub fn profile(shape: &Shape, count: u32) -> Profile {
                 pattern,
                 access: Access::READ_WRITE,
             },
+            enforcers: Enforcers::BPF,
         }
     });
     Profile {

@@ -4,6 +4,7 @@ use std::{
     collections::BTreeSet,
     fs,
     ops::AddAssign,
+    path::Path,
     process::ExitCode,
     time::{Duration, Instant},
 };
@@ -17,7 +18,7 @@ use crate::{
     build::{self, Profile},
     demo,
     kernel::Series,
-    progress, tools,
+    process, progress, tools,
     vm::{Guest, Share},
     workspace,
 };
@@ -43,6 +44,9 @@ enum Suite {
     Matcher,
     /// The programs in guests with each kernel of the matrix
     Guest,
+    /// Every built-in rule that `AppArmor` holds, in guests [default: 6.1 and 6.12]
+    #[value(name = "apparmor")]
+    AppArmor,
     /// Instructions of an open under few and many rules, counted in a guest
     Cost,
     /// Updates under fire, many containers, killed and foreign enforcers, in guests with each kernel of the matrix
@@ -93,6 +97,8 @@ pub(crate) fn command(args: &Args) -> ExitCode {
             Suite::Unit => unit(),
             Suite::Matcher => matcher(),
             Suite::Guest => guests(&kernels),
+            Suite::AppArmor if args.kernel.is_empty() => apparmor(&[Series::V6_1, Series::V6_12]),
+            Suite::AppArmor => apparmor(&kernels),
             Suite::Cost => cost(),
             // Short of a request for others, one kernel: the programs' life depends little on it.
             Suite::Life if args.kernel.is_empty() => life(&[Series::V6_1], args.full),
@@ -234,8 +240,30 @@ fn life(kernels: &[Series], full: bool) -> Result<Counts> {
     }
 }
 
+fn apparmor(kernels: &[Series]) -> Result<Counts> {
+    tools::need(tools::APPARMOR)?;
+    // The parser and what it is linked with; it is the only program of the guest that is not static.
+    let parser = ["/usr/sbin/apparmor_parser", "/sbin/apparmor_parser"]
+        .into_iter()
+        .find(|path| Path::new(path).is_file())
+        .context("apparmor_parser is in no usual place")?;
+    let mut shares = vec![Share::new(parser, "/usr/sbin/apparmor_parser")];
+    let linked = process::output("ldd", [parser])?;
+    for library in linked.split_whitespace().filter(|word| word.starts_with('/')) {
+        let file = fs::canonicalize(library).with_context(|| format!("find {library}"))?;
+        shares.push(Share::new(file, library));
+    }
+    let command = ["/varmor-guest", "apparmor"];
+    on_each_with(kernels, &command, Duration::from_mins(30), &shares)
+}
+
 /// Runs the command in a guest with each of the kernels.
 fn on_each(kernels: &[Series], command: &[&str], timeout: Duration) -> Result<Counts> {
+    on_each_with(kernels, command, timeout, &[])
+}
+
+/// The same, with more files in the guests.
+fn on_each_with(kernels: &[Series], command: &[&str], timeout: Duration, more: &[Share]) -> Result<Counts> {
     tools::need(tools::GUEST)?;
     let built = build::build(Profile::Release)?;
     let run = |series: Series| {
@@ -245,6 +273,7 @@ fn on_each(kernels: &[Series], command: &[&str], timeout: Duration) -> Result<Co
             .map(|name| Share::new(built.program(name), format!("/{name}")))
             .to_vec();
         guest.shares.push(Share::new(bpf::objects(), "/bpf"));
+        guest.shares.extend_from_slice(more);
         progress::timed(&format!("guest {series}"), || guest_suite(&guest)).unwrap_or_else(|error| {
             println!("FAILED: {error:#}");
             Counts {

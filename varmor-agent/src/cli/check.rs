@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::{fs, io};
 
 use serde_json::json;
-use varmor_common::compile::bpf;
+use varmor_common::compile::{apparmor, bpf};
 use varmor_common::policy::{self, Diagnostic, Severity};
 use varmor_common::profile::{self, NodeFacts};
 
@@ -91,6 +91,7 @@ fn examine(file: String, bytes: &[u8]) -> Report {
         report.diagnostics.extend(built.diagnostics);
         if let Some(profile) = built.profile {
             report.diagnostics.extend(bpf::diagnose(document, &profile));
+            report.diagnostics.extend(apparmor::diagnose(document, &profile));
             report.policies += 1;
             report.rules += profile.in_force().count();
         }

@@ -194,6 +194,18 @@ fn write_report(text: &mut String, report: &Report) -> std::fmt::Result {
             file.file, file.state, file.message
         )?;
     }
+    let objects = report.policies.files.iter().flat_map(|file| &file.objects);
+    for (object, held) in objects.flat_map(|object| object.by_runtime.iter().map(move |held| (object, held)))
+    {
+        writeln!(
+            text,
+            "{} profile {:<32} {:<8} rules {:<6} {}",
+            held.enforcer, object.profile, held.state, held.rules, held.message
+        )?;
+        for (rule, reason) in &held.unsupported {
+            writeln!(text, "    not enforced: {rule}: {reason}")?;
+        }
+    }
     writeln!(text, "profiles {}", report.profiles.len())?;
     for profile in &report.profiles {
         let used = report

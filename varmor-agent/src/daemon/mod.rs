@@ -14,14 +14,16 @@ use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tracing::info;
+use varmor_common::policy::Enforcers;
 use varmor_common::profile::Disk;
 
 pub use options::Options;
 
 use self::lock::InstanceLock;
 use self::worker::Worker;
-use crate::enforcer::bpf;
+use crate::enforcer::{ProfileStore, apparmor, bpf};
 use crate::events::{LogFile, Recorder};
+use crate::reconcile::Stores;
 use crate::source::{Catalog, folder};
 use crate::{containers, kernel, logging};
 
@@ -64,7 +66,13 @@ async fn serve(options: Options) -> anyhow::Result<()> {
 
     let node = node::identity(options.node_name.as_deref());
     let recorder = Recorder::new(node, LogFile::new(options.violations_log.clone()));
-    let mut worker = Worker::new(&options, enforcer, folder, recorder)?;
+    let mut stores = Stores::default();
+    let app_armor = apparmor::open(&options.state_dir);
+    stores.add(
+        Enforcers::APPARMOR,
+        app_armor.map(|store| Box::new(store) as Box<dyn ProfileStore>),
+    );
+    let mut worker = Worker::new(&options, enforcer, stores, folder, recorder)?;
 
     tokio::select! {
         outcome = worker.run(rescan, listing) => outcome?,

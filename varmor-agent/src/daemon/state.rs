@@ -39,6 +39,22 @@ pub struct PolicyState {
     /// kernel did not take it, see `message`; `pending`: not loaded yet.
     pub enforced: String,
     pub message: String,
+    /// What became of it at the enforcers that the container runtime applies.
+    #[serde(default)]
+    pub by_runtime: Vec<RuntimeState>,
+}
+
+/// A profile that a container gets if its settings name it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuntimeState {
+    pub enforcer: String,
+    /// `loaded`, `refused` or `pending`.
+    pub state: String,
+    pub rules: usize,
+    /// Why it was refused; else how a container gets it.
+    pub message: String,
+    /// Rules that this machine cannot hold: id and reason.
+    pub unsupported: Vec<(String, String)>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

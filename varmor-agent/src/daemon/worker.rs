@@ -7,16 +7,18 @@ use anyhow::Context as _;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tracing::{error, info, warn};
-use varmor_common::policy;
+use varmor_common::policy::{self, Enforcers};
 
 use super::options::Options;
-use super::state::{POLICIES, Policies, PolicyFile, PolicyState, ProtectedContainer, Report, STATUS, Status};
+use super::state::{
+    POLICIES, Policies, PolicyFile, PolicyState, ProtectedContainer, Report, RuntimeState, STATUS, Status,
+};
 use crate::containers::Listing;
 use crate::containers::cgroup::Hierarchy;
 use crate::enforcer::bpf::BpfEnforcer;
 use crate::enforcer::{Activity, CgroupId, Enforcer as _};
 use crate::events::{Recorder, wake_on};
-use crate::reconcile::Reconciler;
+use crate::reconcile::{Held, Reconciler, Stores};
 use crate::source::folder::Folder;
 use crate::source::{FileState, PolicyObject};
 
@@ -36,6 +38,7 @@ pub(super) struct Worker {
     policies: Option<Vec<PolicyObject>>,
     listing: Listing,
     reconciler: Reconciler,
+    stores: Stores,
     recorder: Recorder,
     policies_report: Report<Policies>,
     status_report: Report<Status>,
@@ -50,6 +53,7 @@ impl Worker {
     pub(super) fn new(
         options: &Options,
         enforcer: BpfEnforcer,
+        stores: Stores,
         folder: Folder,
         recorder: Recorder,
     ) -> anyhow::Result<Self> {
@@ -69,6 +73,7 @@ impl Worker {
             policies: None,
             listing: Listing::default(),
             reconciler: Reconciler::default(),
+            stores,
             recorder,
             policies_report: Report::new(&options.state_dir, POLICIES),
             status_report: Report::new(&options.state_dir, STATUS),
@@ -182,11 +187,12 @@ impl Worker {
             self.listing.containers.as_deref().map(Vec::as_slice),
             &existing_cgroups,
         );
+        let stored = self.stores.reconcile(self.policies.as_deref());
         let is_complete = self.policies.is_some() && self.listing.containers.is_some();
         if is_complete && outcome.failures == 0 && !self.is_retired {
             self.retire();
         }
-        if outcome.actions > 0 {
+        if outcome.actions > 0 || stored {
             self.report();
         }
     }
@@ -290,6 +296,7 @@ impl Worker {
             let refusal = self.reconciler.refusal(&object.profile.name);
             let enforced = match refusal {
                 Some(_) => "refused",
+                None if !object.profile.enforcers.contains(Enforcers::BPF) => "not for BPF",
                 None if !self.reconciler.is_applied(&object.profile) => "pending",
                 None if file == FileState::Ok => "current",
                 None => "last-good",
@@ -300,6 +307,11 @@ impl Worker {
                 rules: object.profile.rules.len(),
                 enforced: enforced.to_owned(),
                 message: refusal.unwrap_or_default().to_owned(),
+                by_runtime: self
+                    .stores
+                    .held(&object.profile)
+                    .map(|(enforcer, held)| by_runtime(enforcer, &object.profile.name, held))
+                    .collect(),
             }
         };
         let files = self.folder.catalog().files().map(|(name, status)| PolicyFile {
@@ -347,6 +359,26 @@ impl Worker {
         if self.problems.insert(name) {
             say();
         }
+    }
+}
+
+fn by_runtime(enforcer: Enforcers, profile: &str, held: Held) -> RuntimeState {
+    let (state, rules, message, unsupported) = match held {
+        Held::Loaded(stored) => (
+            "loaded",
+            stored.rules,
+            format!("a container gets it only if its settings name the profile `localhost/{profile}`"),
+            stored.unsupported,
+        ),
+        Held::Refused(message) => ("refused", 0, message, Vec::new()),
+        Held::Pending => ("pending", 0, String::new(), Vec::new()),
+    };
+    RuntimeState {
+        enforcer: enforcer.to_string(),
+        state: state.to_owned(),
+        rules,
+        message,
+        unsupported,
     }
 }
 

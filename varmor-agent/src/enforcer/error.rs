@@ -18,6 +18,10 @@ pub enum EnforcerError {
     Cgroup { cgroup: CgroupId, reason: String },
     #[error("this kernel cannot run the BPF enforcer: {reason}")]
     Unsupported { reason: String },
+    #[error("profile `{profile}` cannot be used: {reason}")]
+    Refused { profile: String, reason: String },
+    #[error("the enforcer {enforcer} is not available: {reason}")]
+    Missing { enforcer: &'static str, reason: String },
     #[error("{operation}")]
     Kernel {
         operation: String,

@@ -1,7 +1,9 @@
 //! The interface of an enforcer: the only thing of the agent that writes kernel objects.
 
 mod error;
+mod store;
 
+pub mod apparmor;
 pub mod bpf;
 #[cfg(test)]
 pub(crate) mod fake;
@@ -11,6 +13,7 @@ use std::os::fd::BorrowedFd;
 
 pub use error::EnforcerError;
 use serde::{Deserialize, Serialize};
+pub use store::{ProfileStore, Stored};
 use varmor_common::abi::{EVENT_ANCESTORS, RawEvent};
 use varmor_common::profile::{Origin, Profile};
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tracing::{debug, error, info, warn};
+use varmor_common::policy::Enforcers;
 use varmor_common::profile::Profile;
 
 use super::plan::{Action, Actual, Desired, desired, plan};
@@ -121,10 +122,10 @@ impl Reconciler {
         self.refused.get(profile).map(|refusal| refusal.message.as_str())
     }
 
-    /// Is this very profile in the kernel?
+    /// Is what BPF is to hold of this very profile in the kernel?
     #[must_use]
     pub fn is_applied(&self, profile: &Profile) -> bool {
-        self.applied.get(&profile.name) == Some(profile)
+        self.applied.get(&profile.name) == profile.part_for(Enforcers::BPF).as_ref()
     }
 
     fn note_containers(&mut self, policies: &[PolicyObject], containers: &[Container], desired: &Desired) {
@@ -353,7 +354,7 @@ fn pod_name(container: &Container) -> String {
 }
 
 /// The error and its sources on one line.
-fn chain(error: &EnforcerError) -> String {
+pub(super) fn chain(error: &EnforcerError) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {

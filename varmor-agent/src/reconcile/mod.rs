@@ -3,7 +3,9 @@
 mod executor;
 mod plan;
 mod select;
+mod stores;
 
 pub use executor::{Known, Outcome, Reconciler};
 pub use plan::{Action, Actual, Desired, desired, plan};
 pub use select::selects;
+pub use stores::{Held, Stores};

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use varmor_common::policy::Enforcers;
 use varmor_common::profile::Profile;
 
 use super::select::selects;
@@ -63,9 +64,10 @@ pub fn desired(policies: Option<&[PolicyObject]>, containers: Option<&[Container
     };
     let policies = policies.unwrap_or_default();
     for policy in policies {
-        desired
-            .profiles
-            .insert(policy.profile.name.clone(), policy.profile.clone());
+        // A policy without BPF has nothing in BPF's tables; the stores hold it.
+        if let Some(part) = policy.profile.part_for(Enforcers::BPF) {
+            desired.profiles.insert(part.name.clone(), part);
+        }
     }
     for container in containers.unwrap_or_default() {
         let Some(cgroup) = container.cgroup else { continue };
@@ -73,7 +75,7 @@ pub fn desired(policies: Option<&[PolicyObject]>, containers: Option<&[Container
         let selecting: Vec<Profile> = policies
             .iter()
             .filter(|policy| selects(policy, container))
-            .map(|policy| policy.profile.clone())
+            .filter_map(|policy| policy.profile.part_for(Enforcers::BPF))
             .collect();
         let Some(profile) = Profile::merge(&selecting) else {
             continue;

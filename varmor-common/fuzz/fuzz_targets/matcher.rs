@@ -71,6 +71,7 @@ fn rule(line: &[u8]) -> Option<Rule> {
             pattern: pattern.to_owned(),
             access: Access((*access as char).to_digit(16)? & PERM_ALL),
         },
+        enforcers: varmor_common::policy::Enforcers::BPF,
     })
 }
 

@@ -21,6 +21,7 @@ use crate::abi::{
     Descriptor, GlobRow, NetRow, NetTest, PERM_EXEC, PERM_WRITE, PROFILE_COMPLAIN, PROFILE_DEVICES,
     PROFILE_EGRESS, PROFILE_INGRESS, PROFILE_SOCKETS, Point, PointKey, State, Transition,
 };
+use crate::policy::Enforcers;
 use crate::profile::{DEFAULT_RULE, Object, Origin, Profile, ProfileMode, Rule, Verdict};
 
 use sites::Sites;
@@ -55,6 +56,12 @@ pub fn compile_after(
     earlier: &TargetKeys,
     kernel: Kernel,
 ) -> Result<Artefact, CompileError> {
+    if let Some(foreign) = profile
+        .every_rule()
+        .find(|rule| !rule.enforcers.contains(Enforcers::BPF))
+    {
+        return Err(CompileError::Foreign(foreign.id.clone()));
+    }
     let bits = Bits::assign(&profile.targets, earlier)?;
     let mut artefact = one(profile, key, &bits, kernel)?;
     artefact.domains = targets::domains(profile, key, &bits, kernel)?;

@@ -1,7 +1,7 @@
 //! The mode `DefenseInDepth`: everything is refused unless a rule of the custom profile allows it.
 
 use super::build::Builder;
-use super::{Access, CapabilitySet, Defaults, Kinds, Object, Origin, ProfileMode, Verdict, raw};
+use super::{Access, CapabilitySet, Defaults, Kinds, Object, Origin, Verdict, raw};
 use crate::policy::vocabulary as words;
 use crate::policy::{BpfAllowList, BpfCustomProfile, DefenseInDepth, ProfileType, Severity};
 
@@ -9,7 +9,7 @@ const FIELD: &str = "spec.policy.defenseInDepth";
 
 /// Adds the allow-list and the default that it is an exception from.
 pub(super) fn add(builder: &mut Builder<'_>, defense: Option<&DefenseInDepth>) {
-    let Some((defense, bpf)) = defense.and_then(|defense| Some((defense, defense.bpf.as_ref()?))) else {
+    let Some(bpf) = defense.and_then(|defense| defense.bpf.as_ref()) else {
         let message = "the mode DefenseInDepth with the enforcer BPF needs the field `defenseInDepth.bpf`";
         let help =
             "add `bpf:` with `profileType: Custom` and `customProfile:` below `spec.policy.defenseInDepth`";
@@ -18,9 +18,6 @@ pub(super) fn add(builder: &mut Builder<'_>, defense: Option<&DefenseInDepth>) {
     let Some(custom) = custom_profile(builder, bpf) else {
         return;
     };
-    if defense.allow_violations {
-        builder.profile.mode = ProfileMode::Complain;
-    }
     builder.profile.default = Defaults {
         denied: Kinds::ALL,
         audited: Kinds::NONE,

@@ -1,11 +1,15 @@
-//! Policy -> profile, for the BPF enforcer.
+//! Policy -> profile, for the enforcers that the policy names.
 
-use super::{NodeFacts, Origin, Profile, Rule, Verdict, allow_list, builtin, profile_name, raw};
+use super::{
+    NodeFacts, Origin, Profile, ProfileMode, Rule, Verdict, allow_list, apparmor, builtin, profile_name, raw,
+};
 use crate::abi::MAX_TARGETS;
-use crate::policy::{Diagnostic, Document, Enforcers, EnhanceProtect, Policy, PolicyMode, Severity, item};
+use crate::policy::{
+    DefenseInDepth, Diagnostic, Document, Enforcers, EnhanceProtect, Policy, PolicyMode, Severity, item,
+};
 use crate::rules::{RUNTIME_DEFAULT, RUNTIME_DEFAULT_ID};
 
-/// What a policy means, and what of it this enforcer cannot hold.
+/// What a policy means, and what of it its enforcers cannot hold.
 #[derive(Clone, Debug)]
 pub struct Built {
     /// None if and only if there is an error among the diagnostics.
@@ -25,6 +29,7 @@ pub fn build(document: &Document, facts: &NodeFacts) -> Built {
             ..Profile::default()
         },
         diagnostics: Vec::new(),
+        enforcers: Enforcers::NONE,
         executables: Vec::new(),
         allow_list: false,
     };
@@ -48,8 +53,10 @@ pub(super) struct Builder<'d> {
     pub(super) facts: &'d NodeFacts,
     pub(super) profile: Profile,
     pub(super) diagnostics: Vec<Diagnostic>,
+    /// That the policy names.
+    pub(super) enforcers: Enforcers,
     /// The executables that the rules are for; empty = all.
-    executables: Vec<String>,
+    pub(super) executables: Vec<String>,
     /// Raw rules allow unless they say otherwise.
     pub(super) allow_list: bool,
 }
@@ -74,11 +81,9 @@ impl Builder<'_> {
                     "add `enhanceProtect:` below `spec.policy`",
                 );
             }
-            (PolicyMode::DefenseInDepth, _) => {
-                allow_list::add(self, policy.defense_in_depth.as_ref());
-            }
+            (PolicyMode::DefenseInDepth, _) => self.defense_in_depth(policy.defense_in_depth.as_ref()),
             (PolicyMode::BehaviorModeling, _) => {
-                let message = format!("the mode {mode} is not supported by the BPF enforcer yet");
+                let message = format!("the mode {mode} is not supported yet");
                 let help = "use AlwaysAllow, RuntimeDefault, EnhanceProtect or DefenseInDepth";
                 self.report(Severity::Error, "spec.policy.mode", message, help);
             }
@@ -87,25 +92,32 @@ impl Builder<'_> {
 
     fn enforcers(&mut self, enforcers: Enforcers) {
         let field = "spec.policy.enforcer";
-        if !enforcers.contains(Enforcers::BPF) {
-            let message = format!("the enforcer {enforcers} is not supported yet");
-            self.report(
-                Severity::Error,
-                field,
-                message,
-                "add BPF to `enforcer`; this release enforces through BPF only",
-            );
-            return;
+        self.enforcers = enforcers;
+        self.profile.enforcers = enforcers;
+        if enforcers.contains(Enforcers::APPARMOR) {
+            self.profile.app_armor = Some(apparmor::AppArmorPart::default());
         }
-        for other in enforcers.without(Enforcers::BPF).names() {
+        if enforcers.without(Enforcers::NETWORK_PROXY).is_empty() {
+            let message = format!("the enforcer {enforcers} is not supported yet");
+            let help = "add AppArmor, BPF or Seccomp to `enforcer`";
+            self.report(Severity::Error, field, message, help);
+        } else if enforcers.contains(Enforcers::NETWORK_PROXY) {
             let message =
-                format!("the enforcer {other} is not supported yet: its part of the policy has no effect");
-            self.report(
-                Severity::Warning,
-                field,
-                message,
-                "what the BPF enforcer can hold is enforced",
-            );
+                "the enforcer NetworkProxy is not supported yet: its part of the policy has no effect";
+            let help = "what the other enforcers can hold is enforced";
+            self.report(Severity::Warning, field, message.to_owned(), help);
+        }
+    }
+
+    fn defense_in_depth(&mut self, defense: Option<&DefenseInDepth>) {
+        if self.enforcers.contains(Enforcers::BPF) {
+            allow_list::add(self, defense);
+        }
+        if self.enforcers.contains(Enforcers::APPARMOR) {
+            apparmor::add_allow_list(self, defense);
+        }
+        if defense.is_some_and(|defense| defense.allow_violations) {
+            self.profile.mode = ProfileMode::Complain;
         }
     }
 
@@ -127,8 +139,17 @@ impl Builder<'_> {
                 "add `auditViolations: true` to log them",
             );
         }
-        if let Some(bpf) = &rules.bpf_raw_rules {
+        if let Some(bpf) = &rules.bpf_raw_rules
+            && self.enforcers.contains(Enforcers::BPF)
+        {
             raw::add(self, bpf, &format!("{RULES}.bpfRawRules"));
+        }
+        if self.enforcers.contains(Enforcers::APPARMOR) {
+            apparmor::add_raw(
+                self,
+                &rules.app_armor_raw_rules,
+                &format!("{RULES}.appArmorRawRules"),
+            );
         }
         self.foreign_rules(rules);
     }
@@ -154,7 +175,7 @@ impl Builder<'_> {
     }
 
     /// What is added from now on is for these executables only.
-    fn for_executables(&mut self, targets: &[String], field: &str) {
+    pub(super) fn for_executables(&mut self, targets: &[String], field: &str) {
         if targets.is_empty() {
             return;
         }
@@ -167,36 +188,46 @@ impl Builder<'_> {
         }
     }
 
-    /// Rules in the languages of other enforcers.
+    /// Rules in the languages of enforcers that the policy does not name.
     fn foreign_rules(&mut self, rules: &EnhanceProtect) {
         for (present, field, enforcer) in [
             (
                 !rules.app_armor_raw_rules.is_empty(),
                 "appArmorRawRules",
-                "AppArmor",
+                Enforcers::APPARMOR,
             ),
-            (!rules.syscall_raw_rules.is_empty(), "syscallRawRules", "Seccomp"),
+            (rules.bpf_raw_rules.is_some(), "bpfRawRules", Enforcers::BPF),
+            (
+                !rules.syscall_raw_rules.is_empty(),
+                "syscallRawRules",
+                Enforcers::SECCOMP,
+            ),
             (
                 rules.network_proxy_raw_rules.is_some(),
                 "networkProxyRawRules",
-                "NetworkProxy",
+                Enforcers::NETWORK_PROXY,
             ),
         ] {
-            if present {
+            if present && !self.enforcers.contains(enforcer) {
                 let message = format!(
-                    "`{field}` are rules of the enforcer {enforcer}, which is not supported yet: they have no effect"
+                    "`{field}` are rules of the enforcer {enforcer}, which the policy does not name: they have no effect"
                 );
-                self.report(
-                    Severity::Warning,
-                    &format!("{RULES}.{field}"),
-                    message,
-                    "write them as `bpfRawRules` if BPF can hold them",
-                );
+                let help = format!("add {enforcer} to `enforcer`");
+                self.report(Severity::Warning, &format!("{RULES}.{field}"), message, &help);
             }
         }
     }
 
     fn runtime_default(&mut self, verdict: Verdict) {
+        let labels = self.enforcers.and(Enforcers::APPARMOR.union(Enforcers::BPF));
+        if let Some(own) = &mut self.profile.app_armor
+            && verdict == Verdict::Deny
+        {
+            own.base = apparmor::AppArmorBase::RuntimeDefault;
+        }
+        if labels.is_empty() {
+            return;
+        }
         for contribution in RUNTIME_DEFAULT {
             builtin::contribute(
                 self,
@@ -204,11 +235,19 @@ impl Builder<'_> {
                 RUNTIME_DEFAULT_ID,
                 &format!("{POLICY}.mode"),
                 verdict,
+                labels,
             );
         }
     }
 
-    pub(super) fn push(&mut self, id: &str, field: &str, verdict: Verdict, object: super::Object) {
+    pub(super) fn push(
+        &mut self,
+        id: &str,
+        field: &str,
+        verdict: Verdict,
+        object: super::Object,
+        enforcers: Enforcers,
+    ) {
         let origin = Origin {
             policy: self.document.identity(),
             field: field.to_owned(),
@@ -218,6 +257,7 @@ impl Builder<'_> {
             origin,
             verdict,
             object,
+            enforcers,
         };
         if self.executables.is_empty() {
             self.profile.rules.push(rule);

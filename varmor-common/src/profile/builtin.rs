@@ -3,10 +3,12 @@
 use std::net::IpAddr;
 
 use super::build::Builder;
-use super::{DeviceAccess, DeviceKind, DeviceRule, EgressRule, MountRule, Object, SocketRule, Verdict};
+use super::{
+    Access, DeviceAccess, DeviceKind, DeviceRule, EgressRule, MountRule, Object, SocketRule, Verdict,
+};
 use crate::abi;
-use crate::policy::Severity;
-use crate::rules::{self, Bpf, Contribution, DiskUse};
+use crate::policy::{Enforcers, Severity};
+use crate::rules::{self, AppArmor, Bpf, BuiltinRule, Contribution, DiskUse};
 
 /// Adds the built-in rule `id`, which is written at `field`.
 pub(super) fn add(builder: &mut Builder<'_>, id: &str, field: &str, verdict: Verdict) {
@@ -19,29 +21,68 @@ pub(super) fn add(builder: &mut Builder<'_>, id: &str, field: &str, verdict: Ver
         );
         return;
     };
-    match rule.bpf {
-        Bpf::Contributes(contributions) => {
-            for contribution in contributions {
-                contribute(builder, contribution, rule.id, field, verdict);
-            }
-        }
-        Bpf::Unsupported(reason) => {
-            let message = format!(
-                "the BPF enforcer cannot hold the rule `{}`; it has no effect",
-                rule.id
-            );
-            builder.report(Severity::Warning, field, message, reason);
+    report_holders(builder, rule, field);
+    let own = builder.enforcers.and(rule.enforcers);
+    let labels = own.and(Enforcers::APPARMOR.union(Enforcers::BPF));
+    if labels.is_empty() {
+        return;
+    }
+    if let Bpf::Contributes(contributions) = rule.bpf {
+        for contribution in contributions {
+            contribute(builder, contribution, rule.id, field, verdict, labels);
         }
     }
 }
 
-/// Adds one part of the rule `id`.
+/// Says which of the policy's enforcers hold the rule, unless all do.
+fn report_holders(builder: &mut Builder<'_>, rule: &BuiltinRule, field: &str) {
+    let able = builder.enforcers.and(rule.enforcers);
+    let unable = builder
+        .enforcers
+        .without(rule.enforcers)
+        .without(Enforcers::NETWORK_PROXY);
+    let reason = if unable.contains(Enforcers::BPF)
+        && let Bpf::Unsupported(reason) = rule.bpf
+    {
+        reason.to_owned()
+    } else if unable.contains(Enforcers::APPARMOR)
+        && let AppArmor::Unsupported(reason) = rule.app_armor
+    {
+        reason.to_owned()
+    } else {
+        format!("the rule is for {}", list(rule.enforcers))
+    };
+    if able.is_empty() {
+        let message = format!(
+            "the {} enforcer cannot hold the rule `{}`; it has no effect",
+            list(unable),
+            rule.id
+        );
+        builder.report(Severity::Warning, field, message, &reason);
+    } else if !unable.is_empty() {
+        let message = format!("the rule `{}` is held by {} only", rule.id, list(able));
+        builder.report(Severity::Note, field, message, &reason);
+    }
+    if let AppArmor::Partly(difference) = rule.app_armor
+        && able.contains(Enforcers::APPARMOR)
+    {
+        let message = format!("AppArmor holds the rule `{}` in its own terms", rule.id);
+        builder.report(Severity::Note, field, message, difference);
+    }
+}
+
+fn list(enforcers: Enforcers) -> String {
+    enforcers.names().collect::<Vec<_>>().join(" and ")
+}
+
+/// Adds one part of the rule `id` for these enforcers.
 pub(super) fn contribute(
     builder: &mut Builder<'_>,
     part: &Contribution,
     id: &str,
     field: &str,
     verdict: Verdict,
+    enforcers: Enforcers,
 ) {
     let object = match part {
         Contribution::Path(pattern, access) => Object::Path {
@@ -71,7 +112,9 @@ pub(super) fn contribute(
             none: part.none,
         }),
         Contribution::UserNamespace => Object::UserNamespace,
-        Contribution::DiskDevices(action) => return disk_devices(builder, *action, id, field, verdict),
+        Contribution::DiskDevices(action) => {
+            return disk_devices(builder, *action, id, field, verdict, enforcers);
+        }
         Contribution::Service { namespace, name } => {
             let message = format!(
                 "the rule `{id}` needs the addresses of the Service {namespace}/{name}, which only a cluster knows; it has no effect"
@@ -84,10 +127,24 @@ pub(super) fn contribute(
             );
         }
     };
-    builder.push(id, field, verdict, object);
+    let enforcers = match &object {
+        // There is nothing about addresses in AppArmor; the catalogue says why.
+        Object::Egress(_) => enforcers.and(Enforcers::BPF),
+        _ => enforcers,
+    };
+    if !enforcers.is_empty() {
+        builder.push(id, field, verdict, object, enforcers);
+    }
 }
 
-fn disk_devices(builder: &mut Builder<'_>, action: DiskUse, id: &str, field: &str, verdict: Verdict) {
+fn disk_devices(
+    builder: &mut Builder<'_>,
+    action: DiskUse,
+    id: &str,
+    field: &str,
+    verdict: Verdict,
+    enforcers: Enforcers,
+) {
     if builder.facts.disk_devices.is_empty() {
         let message = format!("the rule `{id}` is about the disks of the node, and none is known here");
         builder.report(
@@ -103,14 +160,52 @@ fn disk_devices(builder: &mut Builder<'_>, action: DiskUse, id: &str, field: &st
         DiskUse::Mount => abi::DEVICE_MOUNT,
     };
     for disk in &builder.facts.disk_devices {
-        let object = Object::Device(DeviceRule {
-            kind: DeviceKind::Block,
-            major: Some(disk.major),
-            minor: Some(disk.minor),
-            access: DeviceAccess(access),
-        });
-        builder.push(id, field, verdict, object);
+        if enforcers.contains(Enforcers::BPF) {
+            let object = Object::Device(DeviceRule {
+                kind: DeviceKind::Block,
+                major: Some(disk.major),
+                minor: Some(disk.minor),
+                access: DeviceAccess(access),
+            });
+            builder.push(id, field, verdict, object, Enforcers::BPF);
+        }
+        if enforcers.contains(Enforcers::APPARMOR) {
+            let object = disk_by_name(&disk.name, action);
+            builder.push(id, field, verdict, object, Enforcers::APPARMOR);
+        }
     }
+}
+
+/// A disk for an enforcer that knows no device numbers. Making a node is writing to its name.
+fn disk_by_name(name: &str, action: DiskUse) -> Object {
+    // `cciss!c0d0` is the kernel's spelling of `cciss/c0d0`.
+    let source = format!("/dev/{}", escaped(&name.replace('!', "/")));
+    match action {
+        DiskUse::Open => Object::Path {
+            pattern: source,
+            access: Access::READ_WRITE,
+        },
+        DiskUse::Make => Object::Path {
+            pattern: source,
+            access: Access::WRITE,
+        },
+        DiskUse::Mount => Object::Mount(MountRule {
+            source,
+            fstype: None,
+            any: 0,
+            none: abi::MOUNT_UMOUNT,
+        }),
+    }
+}
+
+/// The pattern that matches exactly this name.
+fn escaped(name: &str) -> String {
+    name.chars()
+        .flat_map(|letter| {
+            let special = r"\*?[]{}".contains(letter).then_some('\\');
+            special.into_iter().chain([letter])
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{InertRule, Kinds, Object, Profile, ProfileMode, Rule, Verdict};
+use super::{AppArmorPart, InertRule, Kinds, Object, Profile, ProfileMode, Rule, Verdict};
 use crate::abi::{MAX_TARGETS, PERM_EXEC};
 
 impl Profile {
@@ -41,6 +41,8 @@ impl Profile {
         };
         let owners = Owners::of(&sorted, mode);
         for profile in sorted {
+            merged.enforcers = merged.enforcers.union(profile.enforcers);
+            merged.app_armor = AppArmorPart::merge(merged.app_armor, profile, mode);
             merged.add(profile, &owners);
         }
         Some(merged)
@@ -163,6 +165,7 @@ impl Owners {
 mod tests {
     use super::super::{Access, Object, Origin, Rule};
     use super::*;
+    use crate::policy::Enforcers;
 
     fn profile(name: &str, mode: ProfileMode, pattern: &str) -> Profile {
         let object = Object::Path {
@@ -174,6 +177,7 @@ mod tests {
             origin: Origin::default(),
             verdict: Verdict::Deny,
             object,
+            enforcers: Enforcers::BPF,
         };
         Profile {
             name: name.into(),

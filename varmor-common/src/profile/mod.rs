@@ -1,7 +1,9 @@
 //! The enforcer-independent meaning of a policy: a list of rules with an id, an origin, a verdict and an object
-//! in the kernel's terms. Compilers and explainers read it; nothing here knows an enforcer's format.
+//! in the kernel's terms. Compilers and explainers read it; of an enforcer's own format only `apparmor` knows, which
+//! checks what users write in it.
 
 mod allow_list;
+pub mod apparmor;
 mod build;
 mod builtin;
 mod defaults;
@@ -15,6 +17,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 
+pub use apparmor::{AppArmorBase, AppArmorPart, RawStatement};
 pub use build::{Built, build};
 pub use defaults::{DEFAULT_RULE, Defaults, Kinds};
 pub use facts::{Disk, NodeFacts};

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::abi;
 use crate::policy::vocabulary as words;
-use crate::policy::{BpfRawRules, MountRawRule, PathRule, Severity, SocketRawRule, item};
+use crate::policy::{BpfRawRules, Enforcers, MountRawRule, PathRule, Severity, SocketRawRule, item};
 
 /// Adds the raw rules, which are written at `field`.
 pub(super) fn add(builder: &mut Builder<'_>, raw: &BpfRawRules, field: &str) {
@@ -59,13 +59,13 @@ pub(super) fn push(builder: &mut Builder<'_>, field: &str, qualifiers: &[String]
         .unwrap_or(field);
     if allows(builder, qualifiers) {
         if has(qualifiers, "audit") {
-            builder.push(id, field, Verdict::Audit, object.clone());
+            builder.push(id, field, Verdict::Audit, object.clone(), Enforcers::BPF);
         }
-        builder.push(id, field, Verdict::Allow, object);
+        builder.push(id, field, Verdict::Allow, object, Enforcers::BPF);
     } else if has(qualifiers, "deny") {
-        builder.push(id, field, Verdict::Deny, object);
+        builder.push(id, field, Verdict::Deny, object, Enforcers::BPF);
     } else {
-        builder.push(id, field, Verdict::Audit, object);
+        builder.push(id, field, Verdict::Audit, object, Enforcers::BPF);
     }
 }
 

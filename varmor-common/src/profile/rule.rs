@@ -4,8 +4,9 @@ use std::fmt;
 
 use ipnet::IpNet;
 
-use super::{Defaults, InertRule, Kinds, TargetGroup};
+use super::{AppArmorPart, Defaults, InertRule, Kinds, TargetGroup};
 use crate::abi;
+use crate::policy::Enforcers;
 
 /// What one workload may do, after all modes, built-in rules and raw rules have been resolved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,15 +14,19 @@ pub struct Profile {
     /// `varmor-{namespace}-{name}` or `varmor-cluster-{namespace}-{name}`.
     pub name: String,
     pub mode: ProfileMode,
+    /// That the policy names.
+    pub enforcers: Enforcers,
     /// In the order in which the policy names them. Order has no meaning for the verdict: any denying rule
     /// denies, whatever stands before or after it.
     pub rules: Vec<Rule>,
-    /// What happens to operations that no rule allows.
+    /// What happens under BPF to operations that no rule allows; AppArmor's allow-list is in `app_armor`.
     pub default: Defaults,
     /// Rules for some executables only.
     pub targets: Vec<TargetGroup>,
     /// Rules that another policy for the same container leaves without effect.
     pub inert: Vec<InertRule>,
+    /// What only AppArmor has; there if and only if the policy names it.
+    pub app_armor: Option<AppArmorPart>,
 }
 
 /// What happens on a violation.
@@ -43,6 +48,8 @@ pub struct Rule {
     pub origin: Origin,
     pub verdict: Verdict,
     pub object: Object,
+    /// The enforcers that are to hold it.
+    pub enforcers: Enforcers,
 }
 
 /// Where a rule was written.

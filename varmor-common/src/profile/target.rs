@@ -1,6 +1,7 @@
-//! Rules that hold for some executables only.
+//! Rules that hold for some executables only, or for some enforcers.
 
 use super::{Profile, Rule};
+use crate::policy::Enforcers;
 
 /// Executables with rules of their own. A task enters the group when it executes one of them, keeps it, and hands it
 /// on to its children; the rules hold beside those of the profile.
@@ -19,6 +20,34 @@ pub struct InertRule {
 }
 
 impl Profile {
+    /// What one enforcer is to hold of the profile; nothing if the policy does not name it.
+    #[must_use]
+    pub fn part_for(&self, enforcer: Enforcers) -> Option<Self> {
+        if !self.enforcers.contains(enforcer) {
+            return None;
+        }
+        let mut part = self.clone();
+        part.enforcers = enforcer;
+        part.rules.retain(|rule| rule.enforcers.contains(enforcer));
+        for group in &mut part.targets {
+            group.rules.retain(|rule| rule.enforcers.contains(enforcer));
+        }
+        let app_armor = enforcer.contains(Enforcers::APPARMOR);
+        if !app_armor {
+            part.app_armor = None;
+        }
+        let has_statements = |executables: &[String]| {
+            let mut raw = part.app_armor.iter().flat_map(|own| &own.raw);
+            raw.any(|statement| statement.executables == executables)
+        };
+        // A group that says nothing here needs no transition.
+        let groups = std::mem::take(&mut part.targets);
+        let kept = |group: &super::TargetGroup| !group.rules.is_empty() || has_statements(&group.executables);
+        part.targets = groups.into_iter().filter(kept).collect();
+        part.inert.retain(|inert| inert.rule.enforcers.contains(enforcer));
+        Some(part)
+    }
+
     /// Adds rules for these executables.
     pub fn add_target(&mut self, mut executables: Vec<String>, rules: impl IntoIterator<Item = Rule>) {
         executables.sort_unstable();

@@ -1,6 +1,6 @@
 //! Rules against sensitive operations: files and programs that attackers use.
 
-use super::{APPARMOR_BPF, Bpf, BuiltinRule, Category, Contribution};
+use super::{APPARMOR_BPF, AppArmor, Bpf, BuiltinRule, Category, Contribution, SYSCALL};
 use crate::policy::Enforcers;
 use crate::profile::Access;
 
@@ -14,6 +14,7 @@ pub(super) const RULES: &[BuiltinRule] = &[
         description: "refuses writing below /etc",
         enforcers: APPARMOR_BPF,
         bpf: Bpf::Contributes(&[Contribution::Path("/etc/**", Access::WRITE)]),
+        app_armor: AppArmor::AsBpf,
     },
     BuiltinRule {
         id: "disable-access-passwd",
@@ -22,6 +23,7 @@ pub(super) const RULES: &[BuiltinRule] = &[
         description: "refuses reading and writing /etc/passwd",
         enforcers: APPARMOR_BPF,
         bpf: Bpf::Contributes(&[Contribution::Path("/etc/passwd", Access::READ_WRITE)]),
+        app_armor: AppArmor::AsBpf,
     },
     BuiltinRule {
         id: "disable-access-shadow",
@@ -30,6 +32,7 @@ pub(super) const RULES: &[BuiltinRule] = &[
         description: "refuses reading and writing /etc/shadow",
         enforcers: APPARMOR_BPF,
         bpf: Bpf::Contributes(&[Contribution::Path("/etc/shadow", Access::READ_WRITE)]),
+        app_armor: AppArmor::AsBpf,
     },
     BuiltinRule {
         id: "disable-access-ssh-dir",
@@ -41,6 +44,7 @@ pub(super) const RULES: &[BuiltinRule] = &[
             Contribution::Path("/**/.ssh", Access::READ_WRITE),
             Contribution::Path("/**/.ssh/**", Access::READ_WRITE),
         ]),
+        app_armor: AppArmor::AsBpf,
     },
     BuiltinRule {
         id: "disable-write-skills",
@@ -49,6 +53,7 @@ pub(super) const RULES: &[BuiltinRule] = &[
         description: "refuses writing below every folder named skills",
         enforcers: APPARMOR_BPF,
         bpf: Bpf::Contributes(&[Contribution::Path("/**/skills/**", Access::WRITE)]),
+        app_armor: AppArmor::AsBpf,
     },
     program(
         "disable-busybox",
@@ -94,6 +99,7 @@ pub(super) const RULES: &[BuiltinRule] = &[
         description: "refuses making files executable",
         enforcers: Enforcers::SECCOMP,
         bpf: Bpf::Unsupported("the rule filters system calls; use the Seccomp enforcer"),
+        app_armor: AppArmor::Unsupported(SYSCALL),
     },
     BuiltinRule {
         id: "disable-chmod-s-bit",
@@ -102,6 +108,7 @@ pub(super) const RULES: &[BuiltinRule] = &[
         description: "refuses making files set-user-id and set-group-id",
         enforcers: Enforcers::SECCOMP,
         bpf: Bpf::Unsupported("the rule filters system calls; use the Seccomp enforcer"),
+        app_armor: AppArmor::Unsupported(SYSCALL),
     },
 ];
 
@@ -118,5 +125,6 @@ const fn program(
         description,
         enforcers: APPARMOR_BPF,
         bpf: Bpf::Contributes(contributions),
+        app_armor: AppArmor::AsBpf,
     }
 }

@@ -1,6 +1,6 @@
 //! Rules about capabilities, and the kernel's names for them.
 
-use super::{APPARMOR_BPF, Bpf, BuiltinRule, Category, Contribution};
+use super::{APPARMOR_BPF, AppArmor, Bpf, BuiltinRule, Category, Contribution};
 use crate::profile::CapabilitySet;
 
 /// The names of the capabilities without `CAP_`, in the order of their numbers.
@@ -75,6 +75,7 @@ macro_rules! one {
             description: concat!("refuses the use of ", $name),
             enforcers: APPARMOR_BPF,
             bpf: Bpf::Contributes(&[Contribution::Capabilities(CapabilitySet(1 << $number))]),
+            app_armor: AppArmor::AsBpf,
         }
     };
 }
@@ -87,6 +88,7 @@ pub(super) const RULES: &[BuiltinRule] = &[
         description: "refuses the use of every capability",
         enforcers: APPARMOR_BPF,
         bpf: Bpf::Contributes(&[Contribution::Capabilities(ALL_CAPABILITIES)]),
+        app_armor: AppArmor::AsBpf,
     },
     BuiltinRule {
         id: "disable-cap-all-except-net-bind-service",
@@ -97,6 +99,7 @@ pub(super) const RULES: &[BuiltinRule] = &[
         bpf: Bpf::Contributes(&[Contribution::Capabilities(CapabilitySet(
             ALL_CAPABILITIES.0 & !NET_BIND_SERVICE,
         ))]),
+        app_armor: AppArmor::AsBpf,
     },
     BuiltinRule {
         id: "disable-cap-privileged",
@@ -107,6 +110,7 @@ pub(super) const RULES: &[BuiltinRule] = &[
         bpf: Bpf::Contributes(&[Contribution::Capabilities(CapabilitySet(
             ALL_CAPABILITIES.0 & !RUNTIME_DEFAULTS,
         ))]),
+        app_armor: AppArmor::AsBpf,
     },
     one!("chown", "CAP_CHOWN", 0),
     one!("dac-override", "CAP_DAC_OVERRIDE", 1),

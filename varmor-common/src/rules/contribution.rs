@@ -10,6 +10,17 @@ pub enum Bpf {
     Unsupported(&'static str),
 }
 
+/// What a rule is to the `AppArmor` enforcer.
+#[derive(Clone, Copy, Debug)]
+pub enum AppArmor {
+    /// The same parts as to the BPF enforcer.
+    AsBpf,
+    /// The same parts, in so far as it can tell things apart: where it holds less or more than the description.
+    Partly(&'static str),
+    /// Why the `AppArmor` enforcer cannot hold the rule.
+    Unsupported(&'static str),
+}
+
 /// One part of a built-in rule.
 #[derive(Clone, Copy, Debug)]
 pub enum Contribution {

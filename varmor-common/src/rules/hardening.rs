@@ -1,7 +1,7 @@
 //! Rules that harden containers, privileged ones above all.
 
 use super::contribution::MountPart;
-use super::{APPARMOR_BPF, Bpf, BuiltinRule, Category, Contribution, DiskUse, capability};
+use super::{APPARMOR_BPF, AppArmor, Bpf, BuiltinRule, Category, Contribution, DiskUse, SYSCALL, capability};
 use crate::abi::{MOUNT_UMOUNT, PTRACE_READ};
 use crate::policy::Enforcers;
 use crate::policy::vocabulary::TYPELESS_CALLS;
@@ -17,6 +17,7 @@ pub(super) const RULES: &[BuiltinRule] = &[
         description: "refuses writing /proc/sys/kernel/core_pattern, which runs a program on the host",
         enforcers: APPARMOR_BPF,
         bpf: Bpf::Contributes(&[Contribution::Path("/proc/sys/kernel/core_pattern", Access::WRITE)]),
+        app_armor: AppArmor::AsBpf,
     },
     BuiltinRule {
         id: "disallow-mount-securityfs",
@@ -25,6 +26,7 @@ pub(super) const RULES: &[BuiltinRule] = &[
         description: "refuses mounting a new securityfs",
         enforcers: APPARMOR_BPF,
         bpf: Bpf::Contributes(&[new_filesystem("securityfs")]),
+        app_armor: AppArmor::Partly(NEW_MOUNT_API),
     },
     BuiltinRule {
         id: "disallow-mount-procfs",
@@ -33,6 +35,7 @@ pub(super) const RULES: &[BuiltinRule] = &[
         description: "refuses mounting a new procfs, and binding, moving, remounting and unmounting the one that is there",
         enforcers: APPARMOR_BPF,
         bpf: Bpf::Contributes(&[new_filesystem("proc"), existing_mount("/proc{,/**}")]),
+        app_armor: AppArmor::Partly(NEW_MOUNT_API),
     },
     BuiltinRule {
         id: "disallow-write-release-agent",
@@ -44,6 +47,7 @@ pub(super) const RULES: &[BuiltinRule] = &[
             "/sys/fs/cgroup/**/release_agent",
             Access::WRITE,
         )]),
+        app_armor: AppArmor::AsBpf,
     },
     BuiltinRule {
         id: "disallow-mount-cgroupfs",
@@ -57,6 +61,7 @@ pub(super) const RULES: &[BuiltinRule] = &[
             new_filesystem("cgroup2"),
             existing_mount("/sys{,/**}"),
         ]),
+        app_armor: AppArmor::Partly(NEW_MOUNT_API),
     },
     BuiltinRule {
         id: "disallow-debug-disk-device",
@@ -65,6 +70,7 @@ pub(super) const RULES: &[BuiltinRule] = &[
         description: "refuses reading and writing the disk devices of the node, by their numbers, and making nodes of them",
         enforcers: APPARMOR_BPF,
         bpf: Bpf::Contributes(&[Contribution::DiskDevices(DiskUse::Open)]),
+        app_armor: AppArmor::Partly(DISKS_BY_NAME),
     },
     BuiltinRule {
         id: "disallow-mount-disk-device",
@@ -73,6 +79,7 @@ pub(super) const RULES: &[BuiltinRule] = &[
         description: "refuses mounting the disk devices of the node, by their numbers",
         enforcers: APPARMOR_BPF,
         bpf: Bpf::Contributes(&[Contribution::DiskDevices(DiskUse::Mount)]),
+        app_armor: AppArmor::Partly(NEW_MOUNT_API),
     },
     BuiltinRule {
         id: "disallow-mount",
@@ -81,6 +88,7 @@ pub(super) const RULES: &[BuiltinRule] = &[
         description: "refuses every mount, remount, bind mount and move",
         enforcers: APPARMOR_BPF,
         bpf: Bpf::Contributes(&[EVERY_MOUNT]),
+        app_armor: AppArmor::Partly(NEW_MOUNT_API),
     },
     BuiltinRule {
         id: "disallow-umount",
@@ -94,6 +102,7 @@ pub(super) const RULES: &[BuiltinRule] = &[
             any: MOUNT_UMOUNT,
             none: 0,
         })]),
+        app_armor: AppArmor::AsBpf,
     },
     BuiltinRule {
         id: "disallow-insmod",
@@ -102,6 +111,7 @@ pub(super) const RULES: &[BuiltinRule] = &[
         description: "refuses loading kernel modules (CAP_SYS_MODULE)",
         enforcers: APPARMOR_BPF,
         bpf: Bpf::Contributes(&[Contribution::Capabilities(CapabilitySet(capability::SYS_MODULE))]),
+        app_armor: AppArmor::AsBpf,
     },
     BuiltinRule {
         id: "disallow-load-bpf-prog",
@@ -112,6 +122,7 @@ pub(super) const RULES: &[BuiltinRule] = &[
         bpf: Bpf::Contributes(&[Contribution::Capabilities(CapabilitySet(
             capability::SYS_ADMIN | capability::BPF,
         ))]),
+        app_armor: AppArmor::AsBpf,
     },
     BuiltinRule {
         id: "disallow-access-procfs-root",
@@ -123,6 +134,9 @@ pub(super) const RULES: &[BuiltinRule] = &[
             access: PtraceAccess(PTRACE_READ),
             scope: PtraceScope::Outside,
         })]),
+        app_armor: AppArmor::Partly(
+            "containers of the same policy have the same label, so they do not count as outside",
+        ),
     },
     BuiltinRule {
         id: "disallow-access-kallsyms",
@@ -131,25 +145,28 @@ pub(super) const RULES: &[BuiltinRule] = &[
         description: "refuses reading /proc/kallsyms, the addresses of the kernel's functions",
         enforcers: APPARMOR_BPF,
         bpf: Bpf::Contributes(&[Contribution::Path("/proc/kallsyms", Access::READ)]),
+        app_armor: AppArmor::AsBpf,
     },
     BuiltinRule {
         id: "disallow-abuse-user-ns",
         aliases: &[],
         category: BlockingExploitVectors,
-        description: "refuses what CAP_SYS_ADMIN gives, also inside of a user namespace, and creating one (BPF, from 6.1 on)",
+        description: "refuses what CAP_SYS_ADMIN gives, also inside of a user namespace, and creating one (BPF: from 6.1 on; AppArmor: from 6.7 on, with apparmor_parser 4)",
         enforcers: APPARMOR_BPF,
         bpf: Bpf::Contributes(&[
             Contribution::Capabilities(CapabilitySet(capability::SYS_ADMIN)),
             Contribution::UserNamespace,
         ]),
+        app_armor: AppArmor::AsBpf,
     },
     BuiltinRule {
         id: "disallow-create-user-ns",
         aliases: &[],
         category: BlockingExploitVectors,
-        description: "refuses creating user namespaces (BPF: from 6.1 on)",
-        enforcers: Enforcers::SECCOMP.union(Enforcers::BPF),
+        description: "refuses creating user namespaces (BPF: from 6.1 on; AppArmor: from 6.7 on, with apparmor_parser 4)",
+        enforcers: Enforcers::SECCOMP.union(APPARMOR_BPF),
         bpf: Bpf::Contributes(&[Contribution::UserNamespace]),
+        app_armor: AppArmor::AsBpf,
     },
     BuiltinRule {
         id: "disallow-load-all-bpf-prog",
@@ -160,6 +177,7 @@ pub(super) const RULES: &[BuiltinRule] = &[
         bpf: Bpf::Unsupported(
             "the rule filters system calls; use the Seccomp enforcer, or disallow-load-bpf-prog",
         ),
+        app_armor: AppArmor::Unsupported(SYSCALL),
     },
     BuiltinRule {
         id: "disallow-load-bpf-via-setsockopt",
@@ -168,6 +186,7 @@ pub(super) const RULES: &[BuiltinRule] = &[
         description: "refuses attaching classic BPF filters to sockets",
         enforcers: Enforcers::SECCOMP,
         bpf: Bpf::Unsupported("the rule filters system calls; use the Seccomp enforcer"),
+        app_armor: AppArmor::Unsupported(SYSCALL),
     },
     BuiltinRule {
         id: "disallow-userfaultfd-creation",
@@ -176,8 +195,14 @@ pub(super) const RULES: &[BuiltinRule] = &[
         description: "refuses userfaultfd(2), which makes races in the kernel easy to win",
         enforcers: Enforcers::SECCOMP,
         bpf: Bpf::Unsupported("the rule filters system calls; use the Seccomp enforcer"),
+        app_armor: AppArmor::Unsupported(SYSCALL),
     },
 ];
+
+const NEW_MOUNT_API: &str = "AppArmor does not see the type of what fsopen(2) makes, and move_mount(2) from Linux 6.7 on only; \
+                             add the BPF enforcer, or refuse these system calls through Seccomp";
+pub(super) const DISKS_BY_NAME: &str =
+    "AppArmor knows disks by their names in /dev, not by their numbers; add the BPF enforcer";
 
 /// Every call but unmounting. A mount has the pseudo flag of an unmount always clear.
 pub(super) const EVERY_MOUNT: Contribution = Contribution::Mount(MountPart {

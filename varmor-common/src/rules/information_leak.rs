@@ -1,6 +1,7 @@
 //! Rules against the leakage of information that helps an escape or a lateral movement.
 
-use super::{APPARMOR_BPF, Bpf, BuiltinRule, Category, Contribution, DiskUse};
+use super::hardening::DISKS_BY_NAME;
+use super::{APPARMOR_BPF, AppArmor, Bpf, BuiltinRule, Category, Contribution, DiskUse, NO_ADDRESSES};
 use crate::policy::Enforcers;
 use crate::profile::Access;
 
@@ -24,6 +25,7 @@ pub(super) const RULES: &[BuiltinRule] = &[
             Contribution::Path("/run/secrets/kubernetes.io/serviceaccount/**", Access::READ),
             Contribution::Path("/var/run/secrets/kubernetes.io/serviceaccount/**", Access::READ),
         ]),
+        app_armor: AppArmor::AsBpf,
     },
     BuiltinRule {
         id: "mitigate-disk-device-number-leak",
@@ -36,6 +38,7 @@ pub(super) const RULES: &[BuiltinRule] = &[
             Contribution::Path("/proc/**/mountinfo", Access::READ),
             Contribution::DiskDevices(DiskUse::Make),
         ]),
+        app_armor: AppArmor::Partly(DISKS_BY_NAME),
     },
     BuiltinRule {
         id: "mitigate-overlayfs-leak",
@@ -47,6 +50,7 @@ pub(super) const RULES: &[BuiltinRule] = &[
             Contribution::Path("/proc/**/mounts", Access::READ),
             Contribution::Path("/proc/**/mountinfo", Access::READ),
         ]),
+        app_armor: AppArmor::AsBpf,
     },
     BuiltinRule {
         id: "mitigate-host-ip-leak",
@@ -55,6 +59,7 @@ pub(super) const RULES: &[BuiltinRule] = &[
         description: "refuses reading the neighbour table, which names the node's address",
         enforcers: APPARMOR_BPF,
         bpf: Bpf::Contributes(&[Contribution::Path("/proc/**/net/arp", Access::READ)]),
+        app_armor: AppArmor::AsBpf,
     },
     BuiltinRule {
         id: "block-access-to-metadata-service",
@@ -64,6 +69,7 @@ pub(super) const RULES: &[BuiltinRule] = &[
                       of Volcengine",
         enforcers: Enforcers::BPF,
         bpf: Bpf::Contributes(&[AWS[0], AWS[1], VOLCENGINE]),
+        app_armor: AppArmor::Unsupported(NO_ADDRESSES),
     },
     BuiltinRule {
         id: "block-access-to-aws-metadata-service",
@@ -72,6 +78,7 @@ pub(super) const RULES: &[BuiltinRule] = &[
         description: "refuses connections to the metadata service of AWS and of the clouds that use its address",
         enforcers: Enforcers::BPF,
         bpf: Bpf::Contributes(&AWS),
+        app_armor: AppArmor::Unsupported(NO_ADDRESSES),
     },
     BuiltinRule {
         id: "block-access-to-volc-metadata-service",
@@ -80,6 +87,7 @@ pub(super) const RULES: &[BuiltinRule] = &[
         description: "refuses connections to the metadata service of Volcengine",
         enforcers: Enforcers::BPF,
         bpf: Bpf::Contributes(&[VOLCENGINE]),
+        app_armor: AppArmor::Unsupported(NO_ADDRESSES),
     },
     BuiltinRule {
         id: "block-access-to-alibaba-metadata-service",
@@ -88,6 +96,7 @@ pub(super) const RULES: &[BuiltinRule] = &[
         description: "refuses connections to the metadata service of Alibaba Cloud",
         enforcers: Enforcers::BPF,
         bpf: Bpf::Contributes(&[Contribution::Address("100.100.100.200")]),
+        app_armor: AppArmor::Unsupported(NO_ADDRESSES),
     },
     BuiltinRule {
         id: "block-access-to-oci-metadata-service",
@@ -96,5 +105,6 @@ pub(super) const RULES: &[BuiltinRule] = &[
         description: "refuses connections to the metadata service of Oracle Cloud",
         enforcers: Enforcers::BPF,
         bpf: Bpf::Contributes(&[Contribution::Address("192.0.0.192")]),
+        app_armor: AppArmor::Unsupported(NO_ADDRESSES),
     },
 ];

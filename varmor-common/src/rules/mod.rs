@@ -11,7 +11,7 @@ mod runtime_default;
 mod vulnerability;
 
 pub use capability::{ALL_CAPABILITIES, CAPABILITY_NAMES, capability_name};
-pub use contribution::{Bpf, Contribution, DiskUse, MountPart, SocketPart};
+pub use contribution::{AppArmor, Bpf, Contribution, DiskUse, MountPart, SocketPart};
 pub use runtime_default::{RUNTIME_DEFAULT, RUNTIME_DEFAULT_ID};
 
 use std::fmt;
@@ -32,6 +32,8 @@ pub struct BuiltinRule {
     pub enforcers: Enforcers,
     /// What the rule is to the BPF enforcer.
     pub bpf: Bpf,
+    /// What the rule is to the `AppArmor` enforcer.
+    pub app_armor: AppArmor,
 }
 
 /// What a rule is for.
@@ -115,6 +117,12 @@ pub fn normalise(id: &str) -> String {
     id.to_ascii_lowercase().replace('_', "-")
 }
 
+/// Why `AppArmor` holds no rule about addresses.
+const NO_ADDRESSES: &str =
+    "AppArmor knows families and types of sockets but no addresses; use the BPF enforcer";
+/// Why `AppArmor` holds no rule about single system calls.
+const SYSCALL: &str = "the rule filters system calls; use the Seccomp enforcer";
+
 /// The enforcers of most rules.
 const APPARMOR_BPF: Enforcers = Enforcers::APPARMOR.union(Enforcers::BPF);
 
@@ -193,6 +201,24 @@ mod tests {
             assert_eq!(
                 contributes,
                 rule.enforcers.contains(Enforcers::BPF),
+                "{}",
+                rule.id
+            );
+        }
+    }
+
+    #[test]
+    fn a_rule_contributes_to_apparmor_exactly_if_it_names_apparmor() {
+        for rule in catalogue() {
+            let contributes = !matches!(rule.app_armor, AppArmor::Unsupported(_));
+            assert_eq!(
+                contributes,
+                rule.enforcers.contains(Enforcers::APPARMOR),
+                "{}",
+                rule.id
+            );
+            assert!(
+                !contributes || matches!(rule.bpf, Bpf::Contributes(_)),
                 "{}",
                 rule.id
             );

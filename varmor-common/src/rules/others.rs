@@ -1,7 +1,7 @@
 //! Rules about sockets and about services of the node and the cluster.
 
 use super::contribution::SocketPart;
-use super::{APPARMOR_BPF, Bpf, BuiltinRule, Category, Contribution};
+use super::{APPARMOR_BPF, AppArmor, Bpf, BuiltinRule, Category, Contribution, NO_ADDRESSES};
 use crate::policy::Enforcers;
 use crate::policy::vocabulary::{INTERNET_DOMAINS, af, ipproto};
 use crate::profile::Access;
@@ -14,30 +14,37 @@ pub(super) const RULES: &[BuiltinRule] = &[
         &[],
         "refuses creating sockets of any kind",
         &[socket(&[], &[])],
+        AppArmor::AsBpf,
     ),
     sockets(
         "disable-inet",
         &["disable-ipv4"],
         "refuses creating IPv4 sockets",
         &[socket(&[af::INET], &[])],
+        AppArmor::AsBpf,
     ),
     sockets(
         "disable-inet6",
         &["disable-ipv6"],
         "refuses creating IPv6 sockets",
         &[socket(&[af::INET6], &[])],
+        AppArmor::AsBpf,
     ),
     sockets(
         "disable-unix-domain-socket",
         &[],
         "refuses creating unix domain sockets",
         &[socket(&[af::UNIX], &[])],
+        AppArmor::AsBpf,
     ),
     sockets(
         "disable-icmp",
         &[],
         "refuses creating ICMP and ICMPv6 sockets",
         &[socket(&INTERNET_DOMAINS, &[ipproto::ICMP, ipproto::ICMPV6])],
+        AppArmor::Partly(
+            "every raw socket of IPv4 and IPv6 is refused, and ping sockets (datagrams) are not",
+        ),
     ),
     sockets(
         "disable-tcp",
@@ -47,12 +54,14 @@ pub(super) const RULES: &[BuiltinRule] = &[
             socket(&INTERNET_DOMAINS, &[ipproto::TCP, ipproto::MPTCP]),
             socket(&[af::SMC], &[]),
         ],
+        AppArmor::Partly("every stream socket of IPv4 and IPv6 is refused, SCTP too"),
     ),
     sockets(
         "disable-udp",
         &[],
         "refuses creating UDP and UDP-Lite sockets",
         &[socket(&INTERNET_DOMAINS, &[ipproto::UDP, ipproto::UDPLITE])],
+        AppArmor::Partly("every datagram socket of IPv4 and IPv6 is refused, ping sockets too"),
     ),
     BuiltinRule {
         id: "block-access-to-kube-apiserver",
@@ -64,6 +73,7 @@ pub(super) const RULES: &[BuiltinRule] = &[
             namespace: "default",
             name: "kubernetes",
         }]),
+        app_armor: AppArmor::Unsupported(NO_ADDRESSES),
     },
     BuiltinRule {
         id: "block-access-to-container-runtime",
@@ -76,6 +86,7 @@ pub(super) const RULES: &[BuiltinRule] = &[
             Contribution::Path("/**/docker.sock", Access::READ_WRITE),
             Contribution::Path("/**/crio.sock", Access::READ_WRITE),
         ]),
+        app_armor: AppArmor::Partly("connecting to a socket is only seen from Linux 6.17 on"),
     },
 ];
 
@@ -89,6 +100,7 @@ const fn sockets(
     aliases: &'static [&'static str],
     description: &'static str,
     contributions: &'static [Contribution],
+    app_armor: AppArmor,
 ) -> BuiltinRule {
     BuiltinRule {
         id,
@@ -97,5 +109,6 @@ const fn sockets(
         description,
         enforcers: APPARMOR_BPF,
         bpf: Bpf::Contributes(contributions),
+        app_armor,
     }
 }

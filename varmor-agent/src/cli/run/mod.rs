@@ -3,6 +3,7 @@
 //! A run has kernel programs of its own, beside those of the agent: nothing is shared, so nothing that happens to
 //! the one can weaken the other.
 
+mod label;
 mod place;
 pub(super) mod policy_file;
 mod supervise;
@@ -15,8 +16,14 @@ use std::process::{Command, ExitCode};
 
 use anyhow::Context as _;
 
+use varmor_common::policy::Enforcers;
+use varmor_common::profile::Profile;
+
+use self::label::Label;
 use self::place::Place;
-use crate::enforcer::{Adoption, Enforcer as _, bpf};
+use crate::enforcer::apparmor::enter_at_exec;
+use crate::enforcer::bpf::BpfEnforcer;
+use crate::enforcer::{Adoption, Enforcer, bpf};
 use crate::kernel::probe;
 
 #[derive(Debug, clap::Args)]
@@ -36,6 +43,8 @@ pub(super) struct Arguments {
 pub(super) struct EnterArguments {
     #[arg(long, value_name = "DIR")]
     cgroup: PathBuf,
+    #[arg(long, value_name = "PROFILE")]
+    apparmor: Option<String>,
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
@@ -50,40 +59,62 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         rustix::process::geteuid().is_root(),
         "only root can load kernel programs; run it with sudo"
     );
-    probe()
-        .bpf_enforcer()
-        .map_err(|reasons| anyhow::anyhow!("this kernel cannot enforce: {reasons}"))?;
-
     place::remove_abandoned();
     let mut place = Place::create()?;
-    let options = bpf::Options {
-        bpffs: place.bpffs().to_owned(),
-        state_dir: place.state_dir().to_owned(),
+    let mut bpf = match profile.part_for(Enforcers::BPF) {
+        Some(part) => Some(load_bpf(&part, &place)?),
+        None => None,
     };
-    let mut enforcer = bpf::open(&options).context("start the BPF enforcer")?;
-    let applied = enforcer.apply(&profile).context("load the policy")?;
-    for (rule, reason) in &applied.unsupported {
-        eprintln!("varmor: not enforced: {rule}: {reason}");
-    }
-    enforcer
-        .protect(place.cgroup_id(), &profile.name, Adoption::AtExec)
-        .context("protect the command")?;
+    let mut label = match profile.part_for(Enforcers::APPARMOR) {
+        Some(part) => Some(Label::load(part, &place)?),
+        None => None,
+    };
+    anyhow::ensure!(
+        bpf.is_some() || label.is_some(),
+        "the policies name {}; a command is run under AppArmor and BPF only",
+        profile.enforcers
+    );
 
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("start the runtime")?;
     let code = runtime.block_on(supervise::supervise(
-        &mut enforcer,
+        bpf.as_mut().map(|enforcer| enforcer as &mut dyn Enforcer),
         &place,
+        label.as_ref().map(Label::name),
         &arguments.command,
         arguments.quiet,
     ))?;
     place.end_processes();
-    supervise::report_rest(&mut enforcer, arguments.quiet);
-    enforcer.uninstall().context("take the kernel programs down")?;
+    if let Some(mut enforcer) = bpf {
+        supervise::report_rest(&mut enforcer, arguments.quiet);
+        enforcer.uninstall().context("take the kernel programs down")?;
+    }
+    if let Some(label) = &mut label {
+        label.unload()?;
+    }
     place.remove();
     Ok(code)
+}
+
+fn load_bpf(profile: &Profile, place: &Place) -> anyhow::Result<BpfEnforcer> {
+    probe()
+        .bpf_enforcer()
+        .map_err(|reasons| anyhow::anyhow!("this kernel cannot enforce: {reasons}"))?;
+    let options = bpf::Options {
+        bpffs: place.bpffs().to_owned(),
+        state_dir: place.state_dir().to_owned(),
+    };
+    let mut enforcer = bpf::open(&options).context("start the BPF enforcer")?;
+    let applied = enforcer.apply(profile).context("load the policy")?;
+    for (rule, reason) in &applied.unsupported {
+        eprintln!("varmor: not enforced: {rule}: {reason}");
+    }
+    enforcer
+        .protect(place.cgroup_id(), &profile.name, Adoption::AtExec)
+        .context("protect the command")?;
+    Ok(enforcer)
 }
 
 /// Becomes the command, inside the cgroup. The kernel labels a task of the cgroup at its next exec, so not one
@@ -91,6 +122,9 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 pub(super) fn enter(arguments: &EnterArguments) -> anyhow::Result<ExitCode> {
     let procs = arguments.cgroup.join("cgroup.procs");
     fs::write(&procs, "0").with_context(|| format!("enter the cgroup through {}", procs.display()))?;
+    if let Some(name) = &arguments.apparmor {
+        enter_at_exec(name).with_context(|| format!("enter the AppArmor profile `{name}`"))?;
+    }
     let (program, rest) = arguments.command.split_first().context("the command is empty")?;
     let error = Command::new(program).args(rest).exec();
     eprintln!("varmor: {}: {error}", program.display());

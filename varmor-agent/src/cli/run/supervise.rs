@@ -17,12 +17,13 @@ use crate::enforcer::Enforcer;
 use crate::events::{Event, Node, Violation, wake_on, wall_clock};
 
 pub(super) async fn supervise(
-    enforcer: &mut dyn Enforcer,
+    mut enforcer: Option<&mut dyn Enforcer>,
     place: &Place,
+    label: Option<&str>,
     command: &[OsString],
     quiet: bool,
 ) -> anyhow::Result<ExitCode> {
-    let mut wake = match enforcer.event_fd() {
+    let mut wake = match enforcer.as_ref().and_then(|enforcer| enforcer.event_fd()) {
         Some(fd) => Some(wake_on(fd.try_clone_to_owned()?)?),
         None => None,
     };
@@ -38,6 +39,7 @@ pub(super) async fn supervise(
         .arg("enter")
         .arg("--cgroup")
         .arg(place.cgroup())
+        .args(label.iter().flat_map(|name| ["--apparmor", name]))
         .arg("--")
         .args(command)
         .spawn()
@@ -45,7 +47,9 @@ pub(super) async fn supervise(
     loop {
         tokio::select! {
             status = child.wait() => return Ok(exit_code(status.context("wait for the command")?)),
-            Some(()) = next(wake.as_mut()) => report(enforcer, quiet)?,
+            Some(()) = next(wake.as_mut()) => if let Some(enforcer) = &mut enforcer {
+                report(&mut **enforcer, quiet)?;
+            },
             _ = interrupt.recv() => if passes_keys { pass(&child, Signal::INT) },
             _ = ctrl_backslash.recv() => if passes_keys { pass(&child, Signal::QUIT) },
             _ = terminate.recv() => pass(&child, Signal::TERM),

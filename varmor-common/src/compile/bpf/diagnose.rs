@@ -1,7 +1,7 @@
 //! What the compiler says about a policy, at the places of its text.
 
 use super::compile;
-use crate::policy::{Diagnostic, Document, Severity};
+use crate::policy::{Diagnostic, Document, Enforcers, Severity};
 use crate::profile::Profile;
 
 /// Any key will do: what is said does not depend on it.
@@ -10,6 +10,9 @@ const KEY: u64 = 1;
 /// Compiles the profile that `document` was built into, and reports whatever of it the enforcer does not hold.
 #[must_use]
 pub fn diagnose(document: &Document, profile: &Profile) -> Vec<Diagnostic> {
+    let Some(profile) = &profile.part_for(Enforcers::BPF) else {
+        return Vec::new();
+    };
     let artefact = match compile(profile, KEY) {
         Ok(artefact) => artefact,
         Err(error) => {

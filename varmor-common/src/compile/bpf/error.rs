@@ -54,6 +54,8 @@ pub enum CompileError {
         first: u16,
         last: u16,
     },
+    #[error("rule `{0}` is not for the BPF enforcer: compile what `Profile::part_for` makes of the profile")]
+    Foreign(String),
     #[error("target `{pattern}`, byte {}: {source}; {}", .source.offset, .source.help)]
     Target {
         pattern: String,

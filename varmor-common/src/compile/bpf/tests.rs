@@ -15,6 +15,7 @@ mod targets;
 mod tasks;
 
 use super::{Artefact, compile};
+use crate::policy::Enforcers;
 use crate::profile::{Access, Object, Origin, Profile, Rule, Verdict};
 
 pub(super) const KEY: u64 = 0x5eed_0f0a_b007;
@@ -26,6 +27,7 @@ pub(super) fn rule(id: &str, verdict: Verdict, object: Object) -> Rule {
         origin: Origin::default(),
         verdict,
         object,
+        enforcers: Enforcers::BPF,
     }
 }
 

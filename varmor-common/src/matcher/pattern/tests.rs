@@ -31,6 +31,7 @@ fn denied(pattern: &str, path: &str) -> u32 {
             pattern: pattern.to_owned(),
             access: Access::READ,
         },
+        enforcers: crate::policy::Enforcers::BPF,
     };
     let profile = Profile {
         name: "test".to_owned(),

@@ -5,8 +5,8 @@ mod socket;
 
 pub use mount::{MountFlags, TYPELESS_CALLS, mount_flag, mount_flag_names};
 pub use socket::{
-    INTERNET_DOMAINS, af, domain, domain_names, ipproto, protocol_names, protocols, sock, socket_type,
-    type_names,
+    INTERNET_DOMAINS, af, domain, domain_names, domain_word, ipproto, protocol_names, protocols, sock,
+    socket_type, type_names,
 };
 
 use crate::abi;

@@ -108,6 +108,13 @@ pub fn domain(word: &str) -> Option<u32> {
     lookup(&DOMAINS, word)
 }
 
+/// The word for an `AF_*` number.
+#[must_use]
+pub fn domain_word(number: u32) -> Option<&'static str> {
+    let known = DOMAINS.iter().find(|(_, known)| *known == number);
+    known.map(|(word, _)| *word)
+}
+
 /// The `SOCK_*` number of a word.
 #[must_use]
 pub fn socket_type(word: &str) -> Option<u32> {

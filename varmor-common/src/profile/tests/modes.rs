@@ -1,6 +1,7 @@
 //! Modes, switches and names.
 
 use super::{built, enhance, objects, profile, said, verdicts};
+use crate::policy::Enforcers;
 use crate::profile::{ProfileMode, Verdict, profile_name};
 
 #[test]
@@ -99,32 +100,74 @@ fn modes_that_bpf_cannot_hold_are_refused() {
     assert_eq!(
         said("enforcer: BPF\nmode: BehaviorModeling\nmodelingOptions: {duration: 5}"),
         [
-            "p.yaml:8:11: error: the mode BehaviorModeling is not supported by the BPF enforcer yet\n  help: use AlwaysAllow, \
-          RuntimeDefault, EnhanceProtect or DefenseInDepth"
+            "p.yaml:8:11: error: the mode BehaviorModeling is not supported yet\n  help: use AlwaysAllow, RuntimeDefault, \
+           EnhanceProtect or DefenseInDepth"
         ]
     );
 }
 
 #[test]
-fn other_enforcers_are_named_and_not_dropped_silently() {
+fn a_policy_is_for_the_enforcers_that_it_names() {
+    for (enforcer, bpf, app_armor) in [
+        ("AppArmor", false, true),
+        ("Seccomp", false, false),
+        ("BPF", true, false),
+        ("AppArmorBPFSeccomp", true, true),
+    ] {
+        let profile = profile(&format!("enforcer: {enforcer}\nmode: RuntimeDefault"));
+        assert_eq!(profile.part_for(Enforcers::BPF).is_some(), bpf, "{enforcer}");
+        assert_eq!(
+            profile.part_for(Enforcers::APPARMOR).is_some(),
+            app_armor,
+            "{enforcer}"
+        );
+        assert_eq!(profile.rules.is_empty(), !bpf && !app_armor, "{enforcer}");
+        assert_eq!(
+            said(&format!("enforcer: {enforcer}\nmode: RuntimeDefault")),
+            [""; 0]
+        );
+    }
     assert_eq!(
-        said("enforcer: AppArmor\nmode: AlwaysAllow"),
+        said("enforcer: NetworkProxy\nmode: AlwaysAllow"),
         [
-            "p.yaml:7:15: error: the enforcer AppArmor is not supported yet\n  help: add BPF to `enforcer`; this release enforces \
-          through BPF only"
+            "p.yaml:7:15: error: the enforcer NetworkProxy is not supported yet\n  help: add AppArmor, BPF or Seccomp to \
+          `enforcer`"
         ]
     );
-    assert_eq!(
-        said("enforcer: BPFSeccomp\nmode: AlwaysAllow"),
-        [
-            "p.yaml:7:15: warning: the enforcer Seccomp is not supported yet: its part of the policy has no effect\n  help: what \
-          the BPF enforcer can hold is enforced"
-        ]
-    );
+}
+
+#[test]
+fn rules_of_enforcers_that_the_policy_does_not_name_are_named_and_not_dropped_silently() {
     let said = said(&enhance(
         "appArmorRawRules: [{rules: 'deny /x r,'}]\nsyscallRawRules: [{names: [x], action: SCMP_ACT_ERRNO}]",
     ));
     assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[0].contains("add AppArmor to `enforcer`"), "{}", said[0]);
+}
+
+#[test]
+fn a_rule_that_only_some_of_the_enforcers_hold_is_noted_and_one_that_none_holds_is_warned_of() {
+    let rules =
+        "attackProtectionRules: [{rules: [disable-chmod-s-bit, block-access-to-aws-metadata-service]}]";
+    let with = |enforcer: &str| enhance(rules).replace("enforcer: BPF", &format!("enforcer: {enforcer}"));
+    let lines = said(&with("AppArmorBPF"));
+    assert!(
+        lines[0].contains("warning: the AppArmor and BPF enforcer cannot hold"),
+        "{}",
+        lines[0]
+    );
+    assert!(
+        lines[1].contains("note:") && lines[1].contains("is held by BPF only"),
+        "{}",
+        lines[1]
+    );
+    let lines = said(&with("AppArmor"));
+    assert!(
+        lines.iter().all(|line| line.contains("it has no effect")),
+        "{lines:?}"
+    );
+    let lines = said(&with("BPFSeccomp"));
+    assert!(lines.iter().all(|line| line.contains("note:")), "{lines:?}");
 }
 
 #[test]

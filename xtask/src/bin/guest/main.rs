@@ -1,6 +1,7 @@
 //! `varmor-guest`: what the lab runs inside its guests and inside the demo's containers.
 #![expect(clippy::print_stdout, reason = "the lab reads this program's standard output")]
 
+mod apparmor;
 mod attack;
 mod battery;
 mod bench;
@@ -18,6 +19,8 @@ use clap::Parser;
 #[derive(Parser)]
 #[command(name = "varmor-guest", version)]
 enum Command {
+    /// Proves on this kernel that AppArmor holds each built-in rule
+    Apparmor(apparmor::Args),
     /// Tries one operation and prints its outcome as JSON
     Attack(attack::Args),
     /// Runs the demo in a guest with containerd
@@ -42,6 +45,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let outcome = match Command::parse() {
+        Command::Apparmor(args) => apparmor::command(&args),
         Command::Attack(args) => attack::command(&args),
         Command::Demo(args) => demo::command(&args),
         Command::Suite(args) => suites::command(&args),
