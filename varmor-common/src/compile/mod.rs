@@ -1,3 +1,4 @@
 //! From a profile to what one enforcer needs.
 
 pub mod bpf;
+pub mod seccomp;

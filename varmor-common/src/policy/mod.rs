@@ -21,6 +21,7 @@ pub mod vocabulary;
 pub use armor_profile::*;
 pub use armor_profile_model::*;
 pub use bpf_raw::*;
+pub(crate) use diagnostic::quoted;
 pub use diagnostic::{Diagnostic, Severity, render};
 pub use enforcer::{Enforcers, PolicyMode, UnknownEnforcer};
 pub use enhance_protect::{AppArmorRawRules, AttackProtectionRules, EnhanceProtect, NetworkProxyRawRules};
