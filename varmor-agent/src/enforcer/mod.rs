@@ -5,6 +5,7 @@ mod error;
 pub mod bpf;
 #[cfg(test)]
 pub(crate) mod fake;
+pub mod seccomp;
 
 use std::fmt;
 use std::os::fd::BorrowedFd;

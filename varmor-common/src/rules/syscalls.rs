@@ -179,7 +179,7 @@ const NEW_MOUNTS: SyscallPart = absent(&[
 /// `OPEN_TREE_CLONE`: without it `open_tree` is only another `open`.
 const CLONED_TREE: SyscallPart = SyscallPart {
     names: &["open_tree"],
-    when: &[bit(1, 1)],
+    when: &[bit(2, 1)],
     errno: NOT_IMPLEMENTED,
 };
 
