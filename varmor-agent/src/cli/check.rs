@@ -2,14 +2,15 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::{fs, io};
 
 use serde_json::json;
+use varmor_common::analysis::lint;
 use varmor_common::compile::bpf;
-use varmor_common::policy::{self, Diagnostic, Severity};
+use varmor_common::compile::seccomp::{self, Inputs};
+use varmor_common::policy::{self, Diagnostic, Enforcers, Severity};
 use varmor_common::profile::{self, NodeFacts};
 
-use super::{Output, print};
+use super::{Output, policies, print};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -28,9 +29,6 @@ struct Report {
     rules: usize,
     diagnostics: Vec<Diagnostic>,
 }
-
-/// Larger files are refused by the parser anyway.
-const MAX_FILE: u64 = 4 << 20;
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let reports: Vec<Report> = arguments.files.iter().map(|file| check(file)).collect();
@@ -52,7 +50,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 fn check(path: &Path) -> Report {
     let file = path.display().to_string();
-    match read(path) {
+    match policies::read(path) {
         Ok(bytes) => examine(file, &bytes),
         Err(error) => {
             let diagnostic = Diagnostic {
@@ -87,8 +85,22 @@ fn examine(file: String, bytes: &[u8]) -> Report {
         .iter()
         .filter(|document| document.spec().is_some())
     {
+        let enforcers = policies::enforcers(document);
+        if enforcers.contains(Enforcers::SECCOMP) {
+            let compiled = seccomp::compile(document, Inputs::default());
+            report.rules += compiled.origins.len();
+            report.diagnostics.extend(compiled.diagnostics);
+        }
+        if enforcers.without(Enforcers::SECCOMP).is_empty() {
+            report.policies += 1;
+            report.diagnostics.extend(lint::lint(document, None));
+            continue;
+        }
         let built = profile::build(document, &NodeFacts::default());
         report.diagnostics.extend(built.diagnostics);
+        report
+            .diagnostics
+            .extend(lint::lint(document, built.profile.as_ref()));
         if let Some(profile) = built.profile {
             report.diagnostics.extend(bpf::diagnose(document, &profile));
             report.policies += 1;
@@ -98,18 +110,6 @@ fn examine(file: String, bytes: &[u8]) -> Report {
     report.diagnostics.sort_by_key(|found| (found.line, found.column));
     report.diagnostics.dedup();
     report
-}
-
-/// One byte more than is allowed lets the parser say that the file is too large.
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    use io::Read as _;
-    let mut bytes = Vec::new();
-    if path == Path::new("-") {
-        io::stdin().take(MAX_FILE + 1).read_to_end(&mut bytes)?;
-    } else {
-        fs::File::open(path)?.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
-    }
-    Ok(bytes)
 }
 
 fn text(reports: &[Report], errors: usize) -> String {

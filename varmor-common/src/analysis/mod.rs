@@ -8,9 +8,11 @@ mod difference;
 pub mod lint;
 mod operation;
 mod paths;
+mod recorded;
 #[cfg(test)]
 mod tests;
 
 pub use decision::{Cause, Decision, Judge, JudgeError, Outcome};
 pub use difference::{Change, Comparison, Direction, compare};
 pub use operation::{Operation, OperationError};
+pub use recorded::{Recorded, Unusable};
