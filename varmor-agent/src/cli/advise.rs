@@ -21,7 +21,7 @@ pub(super) struct Arguments {
     /// Capabilities that the workload needs
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     capabilities: Vec<String>,
-    /// The same answers in a JSON file, with the fields `enforcers`, `features` and `capabilities`
+    /// The same answers in a YAML file, with the fields `enforcers`, `features` and `capabilities`
     #[arg(long, value_name = "FILE")]
     answers: Option<PathBuf>,
     /// A recording of the workload: an `ArmorProfileModel`
@@ -54,9 +54,13 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 fn advise(arguments: &Arguments) -> anyhow::Result<Advice> {
     let mut answers = match &arguments.answers {
         Some(path) => {
-            let name = path.display();
+            let name = path.display().to_string();
             let bytes = policies::read(path).with_context(|| format!("read the answers {name}"))?;
-            serde_json::from_slice(&bytes).with_context(|| format!("read the answers {name}"))?
+            let value = policy::load_yaml(&name, &bytes).map_err(|problems| {
+                let lines: Vec<String> = problems.iter().map(policy::render).collect();
+                anyhow::anyhow!("{}", lines.join("\n"))
+            })?;
+            serde_json::from_value(value).with_context(|| format!("read the answers {name}"))?
         }
         None => Answers::default(),
     };

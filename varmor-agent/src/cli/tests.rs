@@ -35,8 +35,8 @@ fn every_command_answers_with_its_exit_code() {
     let events = write("violations.log", &format!("{EVENT}\n\n"));
     let broken = write("broken.log", "{\n");
     let answers = write(
-        "answers.json",
-        r#"{"enforcers": ["bpf"], "features": ["require-sa"]}"#,
+        "answers.yaml",
+        "enforcers: [bpf]\nfeatures:\n  - require-sa # it asks the API server\n",
     );
     let missing = folder.path().join("missing").display().to_string();
     let run = |words: &[&str]| {

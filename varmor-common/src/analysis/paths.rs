@@ -246,7 +246,8 @@ pub(super) fn class_names(
     }
     let mut names: Vec<Vec<u8>> = found.into_values().collect();
     if !found_is_complete(&names, old, new) {
-        let stranger = (0..)
+        // Of so many names one is not spelled out.
+        let stranger = (0..=spelled.len())
             .map(|n| format!("x{n}").into_bytes())
             .find(|name| !spelled.contains(&name[..]));
         names.extend(stranger);

@@ -294,7 +294,7 @@ mod tests {
                 r#"{"operation":"Network","type":"connect","address":{"ip":"::","port":70000}}"#,
                 false,
             ),
-            (r#"{}"#, false),
+            ("{}", false),
         ] {
             let error = Recorded::parse(&line(event)).expect_err(event);
             assert_eq!(matches!(error, Unusable::Other(_)), expected, "{event}: {error}");

@@ -32,5 +32,5 @@ pub use status::*;
 pub use syscall_raw::{SyscallArg, SyscallRawRule};
 pub use target::{Target, TargetKind};
 pub(crate) use text::item;
-pub use text::{Document, Loaded, Object, load};
+pub use text::{Document, Loaded, Object, load, load_yaml};
 pub use varmor_policy::{ClusterPolicySpec, Policy, PolicySpec, VarmorClusterPolicy, VarmorPolicy};

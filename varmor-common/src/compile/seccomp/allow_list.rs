@@ -1,4 +1,4 @@
-//! The mode DefenseInDepth: a filter that allows only what it names.
+//! The mode `DefenseInDepth`: a filter that allows only what it names.
 
 use super::filter::Entry;
 use super::oci::OciSeccomp;

@@ -219,12 +219,12 @@ fn decide(first: &Entry, second: &Entry) -> Decision {
         };
     }
     if first.args == second.args {
-        return match second.action.cmp(&first.action) {
-            std::cmp::Ordering::Less => Decision::First,
-            std::cmp::Ordering::Greater => Decision::Second,
-            // The number is the author's choice where there is one.
-            std::cmp::Ordering::Equal if first.built_in && !second.built_in => Decision::Second,
-            std::cmp::Ordering::Equal => Decision::First,
+        // The stricter action, and among equal ones the number that the policy's author chose.
+        let chosen = second.action == first.action && first.built_in && !second.built_in;
+        return if second.action > first.action || chosen {
+            Decision::Second
+        } else {
+            Decision::First
         };
     }
     match (first.args.is_empty(), second.args.is_empty()) {
@@ -282,7 +282,8 @@ fn contradiction(first: &Entry, second: &Entry) -> Problem {
 
 /// One rule for all names that are treated alike, in an order that depends on nothing but the content.
 fn group(entries: &[&Entry]) -> Vec<Syscalls> {
-    let mut groups: BTreeMap<(Action, Option<u32>, &[Condition]), Vec<String>> = BTreeMap::new();
+    type Treatment<'e> = (Action, Option<u32>, &'e [Condition]);
+    let mut groups: BTreeMap<Treatment<'_>, Vec<String>> = BTreeMap::new();
     for entry in entries {
         groups
             .entry((entry.action, entry.errno, &entry.args))

@@ -1,4 +1,4 @@
-//! The mode RuntimeDefault: what container runtimes let a container without added capabilities do, as data.
+//! The mode `RuntimeDefault`: what container runtimes let a container without added capabilities do, as data.
 //!
 //! Everything that needs a capability which containers do not have by default is left out: namespaces, mounts, modules,
 //! clocks, kexec, BPF, perf, tracing of other users, quotas, accounting, `io_uring`, the kernel's keyrings, userfaultfd.

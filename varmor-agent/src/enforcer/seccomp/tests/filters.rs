@@ -265,3 +265,79 @@ fn an_empty_filter_allows_everything() {
         Answer::Allow
     );
 }
+
+/// What `varmor explain` and `varmor simulate` say about system calls is what the kernel's program says.
+#[test]
+fn the_judge_agrees_with_the_program_on_generated_calls() {
+    use varmor_common::analysis::{Judge, Operation, Outcome};
+    use varmor_common::compile::seccomp::{Inputs, compile};
+    use varmor_common::profile::Profile;
+    let names: Vec<&str> = compiler::syscalls()
+        .filter(|name| number(Architecture::X86_64, name).is_ok())
+        .collect();
+    let values = [
+        0,
+        1,
+        5,
+        26,
+        38,
+        0o755,
+        0o4755,
+        0o101,
+        0x2_0000,
+        0x1000_0000,
+        (1 << 32) | 5,
+        u64::MAX,
+    ];
+    let mut seed = 0x1234_5678_9abc_def1;
+    let mut asked = 0;
+    let mut denied = 0;
+    let mut policies = vec!["mode: RuntimeDefault".to_owned(), "mode: AlwaysAllow".to_owned()];
+    policies.extend((0..30).map(|_| {
+        let set = shuffled(&mut seed);
+        let chosen = CASES
+            .iter()
+            .enumerate()
+            .filter(|(place, _)| set & (1 << place) != 0);
+        let ids: Vec<&str> = chosen.map(|(_, case)| case.rule).collect();
+        format!(
+            "mode: EnhanceProtect, enhanceProtect: {{hardeningRules: [{}], allowViolations: {}}}",
+            ids.join(", "),
+            set & (1 << 40) != 0
+        )
+    }));
+    for policy in &policies {
+        let document = super::document(policy);
+        let compiled = compile(&document, Inputs::default());
+        let program = program(compiled.profile.as_ref().unwrap());
+        let judge = Judge::new(Profile::default(), vec![compiled]).unwrap();
+        let random = (0..400).map(|_| {
+            let name = names[usize::try_from(shuffled(&mut seed)).unwrap() % names.len()];
+            name
+        });
+        let known = CASES
+            .iter()
+            .flat_map(|case| case.refused.iter().map(|((name, _), _)| *name));
+        let calls: Vec<&str> = random.chain(known.filter(|name| names.contains(name))).collect();
+        for name in calls {
+            let mut arguments = [0; 6];
+            for argument in &mut arguments {
+                *argument = values[usize::try_from(shuffled(&mut seed)).unwrap() % values.len()];
+            }
+            let answer = program.ask(Architecture::X86_64, name, &arguments).unwrap();
+            let operation = Operation::Syscall {
+                name: name.to_owned(),
+                arguments,
+            };
+            let expected = match answer {
+                Answer::Allow => Outcome::Allowed,
+                Answer::Log => Outcome::Audited,
+                _ => Outcome::Denied,
+            };
+            assert_eq!(judge.outcome(&operation, 0), expected, "{policy}: {operation}");
+            asked += 1;
+            denied += usize::from(expected == Outcome::Denied);
+        }
+    }
+    assert!(asked > 10_000 && denied > 500, "{asked} asked, {denied} denied");
+}
