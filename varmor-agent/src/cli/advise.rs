@@ -1,6 +1,6 @@
 //! `varmor advise`: a commented policy from answers about a workload, or from a recording of it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
@@ -69,11 +69,11 @@ fn advise(arguments: &Arguments) -> anyhow::Result<Advice> {
     answers
         .capabilities
         .extend(arguments.capabilities.iter().cloned());
-    let observed = arguments.model.as_ref().map(model).transpose()?;
+    let observed = arguments.model.as_deref().map(model).transpose()?;
     Ok(advice::advise(&answers, observed.as_ref())?)
 }
 
-fn model(path: &PathBuf) -> anyhow::Result<DynamicResult> {
+fn model(path: &Path) -> anyhow::Result<DynamicResult> {
     let name = path.display().to_string();
     let bytes = policies::read(path).with_context(|| format!("read the model {name}"))?;
     let loaded = policy::load(&name, &bytes);

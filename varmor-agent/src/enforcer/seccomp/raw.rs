@@ -7,9 +7,9 @@ use std::io;
 ///
 /// Callers pass numbers and null pointers only, so that no memory is at stake.
 pub(super) fn call(number: u32, arguments: [u64; 6]) -> Result<i64, i32> {
-    let [a, b, c, d, e, f] = arguments;
+    let [first, second, third, fourth, fifth, sixth] = arguments;
     // SAFETY: the kernel checks every argument; the tests pass null for pointers, so it writes to no memory of ours.
-    let result = unsafe { libc::syscall(i64::from(number), a, b, c, d, e, f) };
+    let result = unsafe { libc::syscall(i64::from(number), first, second, third, fourth, fifth, sixth) };
     if result == -1 {
         Err(io::Error::last_os_error().raw_os_error().unwrap_or(0))
     } else {

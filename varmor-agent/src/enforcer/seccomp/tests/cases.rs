@@ -15,6 +15,9 @@ const NEWUSER: u64 = 0x1000_0000;
 const NEWNS: u64 = 0x2_0000;
 /// Above what the kernel reads of an `int`.
 const HIGH: u64 = 1 << 32;
+const SIGCHLD: u64 = 0x11;
+/// `BPF_PROG_LOAD`
+const LOAD: u64 = 0x5;
 const PERM: u16 = 1;
 const NOSYS: u16 = 38;
 /// `SYS_SOCKET`, `SYS_BIND`, `SYS_SOCKETPAIR`, `SYS_SETSOCKOPT`: the arguments are behind the pointer.
@@ -25,7 +28,7 @@ const IO_URING: (Asked, u16) = (("io_uring_setup", &[8]), NOSYS);
 const USER_NAMESPACES: &[(Asked, u16)] = &[
     (("unshare", &[NEWUSER]), PERM),
     (("unshare", &[NEWUSER | NEWNS]), PERM),
-    (("clone", &[NEWUSER | 17]), PERM),
+    (("clone", &[NEWUSER | SIGCHLD]), PERM),
     (("clone3", &[0x1000, 88]), NOSYS),
     (("setns", &[3, NEWUSER]), PERM),
     (("setns", &[3, 0]), PERM),
@@ -71,7 +74,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         rule: "disallow-load-all-bpf-prog",
-        refused: &[(("bpf", &[5]), PERM), (("bpf", &[HIGH | 5]), PERM)],
+        refused: &[(("bpf", &[5]), PERM), (("bpf", &[HIGH | LOAD]), PERM)],
         allowed: &[("bpf", &[0]), ("bpf", &[1]), ("bpf", &[13])],
     },
     Case {
@@ -81,7 +84,7 @@ pub(super) const CASES: &[Case] = &[
             (("setsockopt", &[3, 1, 50]), PERM),
             (("setsockopt", &[3, 1, 51]), PERM),
             (("setsockopt", &[3, 1, 52]), PERM),
-            (("setsockopt", &[3, HIGH | 1, HIGH | 26]), PERM),
+            (("setsockopt", &[3, HIGH | 0x1, HIGH | 0x1a]), PERM),
             (("setsockopt", &[3, 263, 22]), PERM),
             (("socketcall", &[14, 0x1000]), PERM),
             IO_URING,
@@ -209,7 +212,7 @@ pub(super) const CASES: &[Case] = &[
         rule: "disable-inet",
         refused: &[
             (("socket", &[2, 1, 0]), PERM),
-            (("socket", &[HIGH | 2, 2, 0]), PERM),
+            (("socket", &[HIGH | 0x2, 2, 0]), PERM),
             SOCKETCALL_SOCKET,
             IO_URING,
         ],
@@ -247,7 +250,7 @@ pub(super) const CASES: &[Case] = &[
         rule: "copy-fail-mitigation",
         refused: &[
             (("socket", &[38, 5, 0]), PERM),
-            (("socket", &[HIGH | 38, 5, 0]), PERM),
+            (("socket", &[HIGH | 0x26, 5, 0]), PERM),
             SOCKETCALL_SOCKET,
             IO_URING,
         ],

@@ -47,8 +47,9 @@ fn the_kernel_refuses_what_the_interpreter_does() {
 
 #[test]
 fn calls_beside_the_refused_ones_reach_the_kernel() {
-    // Each fails in the kernel itself, with another error than the filter's, or works.
-    let cases: &[(&str, &str, &[u64], Result<(), i32>)] = &[
+    /// Rule, call, arguments and what the kernel itself answers: an error that is not the filter's, or success.
+    type Case<'c> = (&'c str, &'c str, &'c [u64], Result<(), i32>);
+    let cases: &[Case<'_>] = &[
         (
             "disallow-create-user-ns",
             "setns",
@@ -165,7 +166,7 @@ fn the_gate_for_32_bit_programs_is_guarded() {
     {
         Ok(_) => {}
         Err(NOSYS) => {
-            println!("this kernel has no 32-bit gate: getpid(2) answers ENOSYS");
+            eprintln!("this kernel has no 32-bit gate: getpid(2) answers ENOSYS");
             return;
         }
         Err(other) => panic!("getpid through the 32-bit gate: error {other}"),
