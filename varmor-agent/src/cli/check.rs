@@ -7,7 +7,7 @@ use serde_json::json;
 use varmor_common::analysis::lint;
 use varmor_common::compile::bpf;
 use varmor_common::compile::seccomp::{self, Inputs};
-use varmor_common::policy::{self, Diagnostic, Enforcers, Severity};
+use varmor_common::policy::{self, Diagnostic, Document, Enforcers, ObservedSyscalls, Severity};
 use varmor_common::profile::{self, NodeFacts};
 
 use super::{Output, policies, print};
@@ -74,42 +74,81 @@ fn check(path: &Path) -> Report {
 
 fn examine(file: String, bytes: &[u8]) -> Report {
     let loaded = policy::load(&file, bytes);
+    let documents: Vec<&Document> = loaded
+        .documents
+        .iter()
+        .filter(|document| document.spec().is_some())
+        .collect();
     let mut report = Report {
         file,
         policies: 0,
         rules: 0,
         diagnostics: loaded.diagnostics,
     };
-    for document in loaded
-        .documents
-        .iter()
-        .filter(|document| document.spec().is_some())
-    {
-        let enforcers = policies::enforcers(document);
-        if enforcers.contains(Enforcers::SECCOMP) {
-            let compiled = seccomp::compile(document, Inputs::default());
-            report.rules += compiled.origins.len();
-            report.diagnostics.extend(compiled.diagnostics);
-        }
-        if enforcers.without(Enforcers::SECCOMP).is_empty() {
-            report.policies += 1;
-            report.diagnostics.extend(lint::lint(document, None));
-            continue;
-        }
-        let built = profile::build(document, &NodeFacts::default());
-        report.diagnostics.extend(built.diagnostics);
-        report
-            .diagnostics
-            .extend(lint::lint(document, built.profile.as_ref()));
-        if let Some(profile) = built.profile {
-            report.diagnostics.extend(bpf::diagnose(document, &profile));
-            report.policies += 1;
-            report.rules += profile.in_force().count();
-        }
+    for found in on_every_processor(&documents, |document| judge(document)) {
+        report.policies += usize::from(found.valid);
+        report.rules += found.rules;
+        report.diagnostics.extend(found.diagnostics);
     }
     report.diagnostics.sort_by_key(|found| (found.line, found.column));
     report.diagnostics.dedup();
     report
+}
+
+/// What is found in one policy.
+#[derive(Debug, Default)]
+struct Found {
+    valid: bool,
+    rules: usize,
+    diagnostics: Vec<Diagnostic>,
+}
+
+/// Answers in the order of the items: compiling is most of the work, and policies have nothing to do with each other.
+fn on_every_processor<I: Sync, O: Send>(items: &[I], work: impl Fn(&I) -> O + Sync) -> Vec<O> {
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let share = items.len().div_ceil(threads).max(1);
+    let work = &work;
+    std::thread::scope(|scope| {
+        let shares: Vec<_> = items
+            .chunks(share)
+            .map(|share| scope.spawn(move || share.iter().map(work).collect::<Vec<O>>()))
+            .collect();
+        let answer = |thread: std::thread::ScopedJoinHandle<'_, Vec<O>>| {
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        shares.into_iter().flat_map(answer).collect()
+    })
+}
+
+fn judge(document: &Document) -> Found {
+    let mut found = Found::default();
+    let enforcers = policies::enforcers(document);
+    if enforcers.contains(Enforcers::SECCOMP) {
+        // The recording that a policy may ask for is in the cluster.
+        let nothing = ObservedSyscalls::default();
+        let inputs = Inputs {
+            observed: Some(&nothing),
+            ..Inputs::default()
+        };
+        let compiled = seccomp::compile(document, inputs);
+        found.rules += compiled.origins.len();
+        found.diagnostics.extend(compiled.diagnostics);
+    }
+    let others = enforcers.without(Enforcers::SECCOMP);
+    let built = (!others.is_empty()).then(|| profile::build(document, &NodeFacts::default()));
+    let profile = built.and_then(|built| {
+        found.diagnostics.extend(built.diagnostics);
+        built.profile
+    });
+    found.diagnostics.extend(lint::lint(document, profile.as_ref()));
+    if let Some(profile) = profile {
+        found.diagnostics.extend(bpf::diagnose(document, &profile));
+        found.rules += profile.in_force().count();
+    }
+    found.valid = !found.diagnostics.iter().any(Diagnostic::is_error);
+    found
 }
 
 fn text(reports: &[Report], errors: usize) -> String {
@@ -204,6 +243,27 @@ spec:
         };
         assert!(error.is_error() && error.line == 6, "{}", policy::render(error));
         assert!(error.message.contains("split the policy"), "{}", error.message);
+    }
+
+    #[test]
+    fn every_policy_of_a_file_is_judged_in_order() {
+        let text = String::from_utf8(GOOD.to_vec()).unwrap();
+        let bad = text.replace(
+            "enforcer: BPF, mode: RuntimeDefault",
+            "enforcer: Seccomp, mode: EnhanceProtect, enhanceProtect: {syscallRawRules: [{names: [x], action: SCMP_ACT_LOG}]}",
+        );
+        let many = [text.repeat(1), bad.clone(), text, bad].join("---\n");
+        let report = examine("a.yaml".to_owned(), many.as_bytes());
+        assert_eq!(report.policies, 2);
+        let lines: Vec<u32> = report
+            .diagnostics
+            .iter()
+            .filter(|found| found.is_error())
+            .map(|found| found.line)
+            .collect();
+        assert_eq!(lines, [13, 27], "{:?}", report.diagnostics);
+        let squares = on_every_processor(&(0..100).collect::<Vec<u32>>(), |n| n * n);
+        assert!(squares.iter().zip(0..).all(|(square, n)| *square == n * n) && squares.len() == 100);
     }
 
     #[test]
