@@ -252,7 +252,7 @@ spec:
             "enforcer: BPF, mode: RuntimeDefault",
             "enforcer: Seccomp, mode: EnhanceProtect, enhanceProtect: {syscallRawRules: [{names: [x], action: SCMP_ACT_LOG}]}",
         );
-        let many = [text.repeat(1), bad.clone(), text, bad].join("---\n");
+        let many = [text.clone(), bad.clone(), text, bad].join("---\n");
         let report = examine("a.yaml".to_owned(), many.as_bytes());
         assert_eq!(report.policies, 2);
         let lines: Vec<u32> = report
