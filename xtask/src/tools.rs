@@ -104,6 +104,12 @@ const PROTOC: Tool = apt(
     Probe::Runs(&["protoc", "--version"]),
     "protobuf-compiler",
 );
+const LIBSECCOMP: Tool = apt(
+    "libseccomp (static)",
+    "the agent's seccomp filters",
+    Probe::Check(libseccomp_is_there),
+    "libseccomp-dev",
+);
 const RUSTC_WEB: Tool = apt(
     "rustc with LLVM 22",
     "the eBPF object",
@@ -142,7 +148,7 @@ pub(crate) const CONTAINER_GUEST: &[Tool] = &[MMDEBSTRAP, MKE2FS];
 /// What benchmarks need besides.
 pub(crate) const APPARMOR: &[Tool] = &[APPARMOR_PARSER];
 /// What the programs of the host need.
-pub(crate) const PROGRAMS: &[Tool] = &[CC, PROTOC];
+pub(crate) const PROGRAMS: &[Tool] = &[CC, PROTOC, LIBSECCOMP];
 /// What the eBPF object needs besides a usable nightly. LLVM comes before the linker that is built against it.
 pub(crate) const OBJECT_NIGHTLY: &[Tool] = &[CC, LLVM, BPF_LINKER];
 /// What it needs without one.
@@ -269,6 +275,12 @@ pub(crate) fn busybox() -> Result<PathBuf> {
         .into_iter()
         .find(|path| path.is_file())
         .context("no busybox: run `cargo xtask setup`")
+}
+
+/// Where `.cargo/config.toml` tells the linker to look.
+fn libseccomp_is_there() -> bool {
+    Path::new("/usr/lib/x86_64-linux-gnu/libseccomp.a").is_file()
+        && Path::new("/usr/include/seccomp.h").is_file()
 }
 
 fn busybox_is_static() -> bool {

@@ -2,14 +2,15 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::{fs, io};
 
 use serde_json::json;
+use varmor_common::analysis::lint;
+use varmor_common::compile::seccomp::{self, Inputs};
 use varmor_common::compile::{apparmor, bpf};
-use varmor_common::policy::{self, Diagnostic, Severity};
+use varmor_common::policy::{self, Diagnostic, Document, Enforcers, ObservedSyscalls, Severity};
 use varmor_common::profile::{self, NodeFacts};
 
-use super::{Output, print};
+use super::{Output, policies, print};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -28,9 +29,6 @@ struct Report {
     rules: usize,
     diagnostics: Vec<Diagnostic>,
 }
-
-/// Larger files are refused by the parser anyway.
-const MAX_FILE: u64 = 4 << 20;
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let reports: Vec<Report> = arguments.files.iter().map(|file| check(file)).collect();
@@ -52,7 +50,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 fn check(path: &Path) -> Report {
     let file = path.display().to_string();
-    match read(path) {
+    match policies::read(path) {
         Ok(bytes) => examine(file, &bytes),
         Err(error) => {
             let diagnostic = Diagnostic {
@@ -76,41 +74,82 @@ fn check(path: &Path) -> Report {
 
 fn examine(file: String, bytes: &[u8]) -> Report {
     let loaded = policy::load(&file, bytes);
+    let documents: Vec<&Document> = loaded
+        .documents
+        .iter()
+        .filter(|document| document.spec().is_some())
+        .collect();
     let mut report = Report {
         file,
         policies: 0,
         rules: 0,
         diagnostics: loaded.diagnostics,
     };
-    for document in loaded
-        .documents
-        .iter()
-        .filter(|document| document.spec().is_some())
-    {
-        let built = profile::build(document, &NodeFacts::default());
-        report.diagnostics.extend(built.diagnostics);
-        if let Some(profile) = built.profile {
-            report.diagnostics.extend(bpf::diagnose(document, &profile));
-            report.diagnostics.extend(apparmor::diagnose(document, &profile));
-            report.policies += 1;
-            report.rules += profile.in_force().count();
-        }
+    for found in on_every_processor(&documents, |document| judge(document)) {
+        report.policies += usize::from(found.valid);
+        report.rules += found.rules;
+        report.diagnostics.extend(found.diagnostics);
     }
     report.diagnostics.sort_by_key(|found| (found.line, found.column));
     report.diagnostics.dedup();
     report
 }
 
-/// One byte more than is allowed lets the parser say that the file is too large.
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    use io::Read as _;
-    let mut bytes = Vec::new();
-    if path == Path::new("-") {
-        io::stdin().take(MAX_FILE + 1).read_to_end(&mut bytes)?;
-    } else {
-        fs::File::open(path)?.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
+/// What is found in one policy.
+#[derive(Debug, Default)]
+struct Found {
+    valid: bool,
+    rules: usize,
+    diagnostics: Vec<Diagnostic>,
+}
+
+/// Answers in the order of the items: compiling is most of the work, and policies have nothing to do with each other.
+fn on_every_processor<I: Sync, O: Send>(items: &[I], work: impl Fn(&I) -> O + Sync) -> Vec<O> {
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let share = items.len().div_ceil(threads).max(1);
+    let work = &work;
+    std::thread::scope(|scope| {
+        let shares: Vec<_> = items
+            .chunks(share)
+            .map(|share| scope.spawn(move || share.iter().map(work).collect::<Vec<O>>()))
+            .collect();
+        let answer = |thread: std::thread::ScopedJoinHandle<'_, Vec<O>>| {
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        shares.into_iter().flat_map(answer).collect()
+    })
+}
+
+fn judge(document: &Document) -> Found {
+    let mut found = Found::default();
+    let enforcers = policies::enforcers(document);
+    if enforcers.contains(Enforcers::SECCOMP) {
+        // The recording that a policy may ask for is in the cluster.
+        let nothing = ObservedSyscalls::default();
+        let inputs = Inputs {
+            observed: Some(&nothing),
+            ..Inputs::default()
+        };
+        let compiled = seccomp::compile(document, inputs);
+        found.rules += compiled.origins.len();
+        found.diagnostics.extend(compiled.diagnostics);
     }
-    Ok(bytes)
+    let others = enforcers.without(Enforcers::SECCOMP);
+    let built = (!others.is_empty()).then(|| profile::build(document, &NodeFacts::default()));
+    let profile = built.and_then(|built| {
+        found.diagnostics.extend(built.diagnostics);
+        built.profile
+    });
+    found.diagnostics.extend(lint::lint(document, profile.as_ref()));
+    if let Some(profile) = profile {
+        found.diagnostics.extend(bpf::diagnose(document, &profile));
+        found.diagnostics.extend(apparmor::diagnose(document, &profile));
+        found.rules += profile.in_force().count();
+    }
+    found.valid = !found.diagnostics.iter().any(Diagnostic::is_error);
+    found
 }
 
 fn text(reports: &[Report], errors: usize) -> String {
@@ -205,6 +244,27 @@ spec:
         };
         assert!(error.is_error() && error.line == 6, "{}", policy::render(error));
         assert!(error.message.contains("split the policy"), "{}", error.message);
+    }
+
+    #[test]
+    fn every_policy_of_a_file_is_judged_in_order() {
+        let text = String::from_utf8(GOOD.to_vec()).unwrap();
+        let bad = text.replace(
+            "enforcer: BPF, mode: RuntimeDefault",
+            "enforcer: Seccomp, mode: EnhanceProtect, enhanceProtect: {syscallRawRules: [{names: [x], action: SCMP_ACT_LOG}]}",
+        );
+        let many = [text.clone(), bad.clone(), text, bad].join("---\n");
+        let report = examine("a.yaml".to_owned(), many.as_bytes());
+        assert_eq!(report.policies, 2);
+        let lines: Vec<u32> = report
+            .diagnostics
+            .iter()
+            .filter(|found| found.is_error())
+            .map(|found| found.line)
+            .collect();
+        assert_eq!(lines, [13, 27], "{:?}", report.diagnostics);
+        let squares = on_every_processor(&(0..100).collect::<Vec<u32>>(), |n| n * n);
+        assert!(squares.iter().zip(0..).all(|(square, n)| *square == n * n) && squares.len() == 100);
     }
 
     #[test]

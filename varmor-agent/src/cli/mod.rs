@@ -1,10 +1,20 @@
 //! `varmor`: the command line.
 
+mod advise;
 mod check;
+mod compile;
+mod diff;
 mod exercise;
+mod explain;
 mod load_stats;
+mod policies;
+mod rules;
 mod run;
+mod simulate;
 mod status;
+mod style;
+#[cfg(test)]
+mod tests;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -26,6 +36,18 @@ enum Command {
     Run(run::Arguments),
     /// Check policy files and say what is wrong, where, and how to repair it
     Check(check::Arguments),
+    /// Show the built-in rules
+    Rules(rules::Arguments),
+    /// Print what an enforcer gets: the tables of BPF or the profile of seccomp
+    Compile(compile::Arguments),
+    /// Say what a policy decides about an operation, why, and what would change it
+    Explain(explain::Arguments),
+    /// Decide recorded events again under another policy; exit code 1 if a decision flips, 2 on an error
+    Simulate(simulate::Arguments),
+    /// Show what becomes allowed and denied between two policy files
+    Diff(diff::Arguments),
+    /// Write a policy that fits a workload
+    Advise(advise::Arguments),
     /// Show what this kernel can enforce and what is enforced
     Status(status::Arguments),
     /// Show the version
@@ -56,6 +78,12 @@ impl Cli {
         let outcome = match self.command {
             Command::Run(arguments) => run::run(&arguments),
             Command::Check(arguments) => check::run(&arguments),
+            Command::Rules(arguments) => rules::run(&arguments),
+            Command::Compile(arguments) => compile::run(&arguments),
+            Command::Explain(arguments) => explain::run(&arguments),
+            Command::Simulate(arguments) => return simulate::run(&arguments),
+            Command::Diff(arguments) => diff::run(&arguments),
+            Command::Advise(arguments) => advise::run(&arguments),
             Command::Status(arguments) => status::run(&arguments),
             Command::Enter(arguments) => run::enter(&arguments),
             Command::Exercise(arguments) => exercise::run(&arguments),
@@ -80,7 +108,7 @@ fn print(text: &str) -> anyhow::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
+mod flags {
     use clap::CommandFactory as _;
 
     use super::*;

@@ -7,6 +7,7 @@ pub mod apparmor;
 pub mod bpf;
 #[cfg(test)]
 pub(crate) mod fake;
+pub mod seccomp;
 
 use std::fmt;
 use std::os::fd::BorrowedFd;

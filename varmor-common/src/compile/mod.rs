@@ -2,3 +2,4 @@
 
 pub mod apparmor;
 pub mod bpf;
+pub mod seccomp;

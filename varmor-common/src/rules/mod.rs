@@ -8,6 +8,7 @@ mod hardening;
 mod information_leak;
 mod others;
 mod runtime_default;
+pub mod syscalls;
 mod vulnerability;
 
 pub use capability::{ALL_CAPABILITIES, CAPABILITY_NAMES, capability_name};

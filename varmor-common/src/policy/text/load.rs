@@ -55,6 +55,17 @@ pub fn load(file: &str, bytes: &[u8]) -> Loaded {
     }
 }
 
+/// The first document of a YAML file that is no object of ours, without its places.
+pub fn load_yaml(file: &str, bytes: &[u8]) -> Result<serde_json::Value, Vec<Diagnostic>> {
+    let mut report = Report::new(file);
+    let nodes = decode(bytes, &mut report).map(|text| yaml::parse(text, &mut report));
+    if report.errors() > 0 {
+        return Err(report.finish());
+    }
+    let first = nodes.into_iter().flatten().next();
+    Ok(first.map_or(serde_json::Value::Null, |node| node.to_json()))
+}
+
 const START: Position = Position { line: 1, column: 1 };
 
 fn decode<'b>(bytes: &'b [u8], report: &mut Report<'_>) -> Option<&'b str> {

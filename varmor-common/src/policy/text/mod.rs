@@ -19,5 +19,5 @@ mod yaml;
 mod tests;
 
 pub use document::{Document, Object};
-pub use load::{Loaded, load};
+pub use load::{Loaded, load, load_yaml};
 pub(crate) use path::item;

@@ -1,0 +1,125 @@
+//! The policies of a file, for the commands that answer questions about them.
+
+use std::path::Path;
+use std::{fs, io};
+
+use anyhow::{Context as _, bail};
+use varmor_common::analysis::Judge;
+use varmor_common::compile::seccomp::{self, Compiled, Inputs};
+use varmor_common::policy::{self, ArmorProfileModel, Document, Enforcers, Object, ObservedSyscalls};
+use varmor_common::profile::{self, NodeFacts, Profile};
+
+/// Larger files are refused by the parser anyway.
+const MAX_FILE: u64 = 4 << 20;
+
+/// What a file holds.
+pub(super) struct Policies {
+    pub(super) documents: Vec<Document>,
+    models: Vec<ArmorProfileModel>,
+}
+
+impl Policies {
+    /// What was recorded of the workload of a policy, if the file has the model as well.
+    fn observed(&self, document: &Document) -> Option<&ObservedSyscalls> {
+        let name = profile::profile_name(document.namespace(), document.name());
+        let model = self
+            .models
+            .iter()
+            .find(|model| model.metadata.name.as_deref() == Some(&name))?;
+        model
+            .spec
+            .data
+            .as_ref()?
+            .dynamic_result
+            .as_ref()?
+            .seccomp
+            .as_ref()
+    }
+
+    /// The filter of one of the policies.
+    pub(super) fn filter(&self, document: &Document) -> Compiled {
+        let inputs = Inputs {
+            observed: self.observed(document),
+            ..Inputs::default()
+        };
+        seccomp::compile(document, inputs)
+    }
+}
+
+/// The valid policies; errors are printed and end the command.
+pub(super) fn load(path: &Path) -> anyhow::Result<Policies> {
+    let file = path.display().to_string();
+    let bytes = read(path).with_context(|| format!("read the policy {file}"))?;
+    let loaded = policy::load(&file, &bytes);
+    for diagnostic in loaded.diagnostics.iter().filter(|found| found.is_error()) {
+        eprintln!("{}", policy::render(diagnostic));
+    }
+    if loaded.has_errors() {
+        bail!("{file} has errors; `varmor check {file}` shows all that is to be said about it");
+    }
+    let models = loaded
+        .documents
+        .iter()
+        .filter_map(|document| match &document.object {
+            Object::ArmorProfileModel(model) => Some((**model).clone()),
+            _ => None,
+        })
+        .collect();
+    let documents: Vec<Document> = loaded
+        .documents
+        .into_iter()
+        .filter(|document| document.spec().is_some())
+        .collect();
+    if documents.is_empty() {
+        bail!("{file} holds no policy; write a VarmorPolicy into it");
+    }
+    Ok(Policies { documents, models })
+}
+
+/// All policies of the file together, as one workload has them.
+pub(super) fn judge(path: &Path) -> anyhow::Result<Judge> {
+    let mut profiles = Vec::new();
+    let mut filters = Vec::new();
+    let policies = load(path)?;
+    for document in &policies.documents {
+        let enforcers = enforcers(document);
+        let mut diagnostics = Vec::new();
+        if enforcers.contains(Enforcers::SECCOMP) {
+            let compiled = policies.filter(document);
+            diagnostics.extend(compiled.diagnostics.clone());
+            filters.push(compiled);
+        }
+        if enforcers.without(Enforcers::SECCOMP).is_empty() {
+            profiles.push(Profile::default());
+        } else {
+            let built = profile::build(document, &NodeFacts::default());
+            diagnostics.extend(built.diagnostics);
+            profiles.extend(built.profile);
+        }
+        let mut errors = diagnostics.iter().filter(|found| found.is_error()).peekable();
+        if errors.peek().is_some() {
+            errors.for_each(|error| eprintln!("{}", policy::render(error)));
+            bail!("{} has errors", path.display());
+        }
+    }
+    let profile = Profile::merge(&profiles).context("the file holds no policy")?;
+    Ok(Judge::new(profile, filters)?)
+}
+
+pub(super) fn enforcers(document: &Document) -> Enforcers {
+    document
+        .spec()
+        .map_or(Enforcers::NONE, |spec| spec.policy.enforcer)
+}
+
+/// `-` is standard input. One byte more than is allowed lets the parser say that the file is too large.
+pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    use io::Read as _;
+    let mut bytes = Vec::new();
+    if path == Path::new("-") {
+        io::stdin().take(MAX_FILE + 1).read_to_end(&mut bytes)?;
+    } else {
+        fs::File::open(path)?.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
+    }
+    Ok(bytes)
+}
