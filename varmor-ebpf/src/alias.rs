@@ -60,7 +60,11 @@ pub fn everywhere(subject: &Subject, dentry: u64, request: u32) -> u64 {
         let Some(magic) = probe::<u64>(superblock + u64::from(SB_MAGIC.load())) else {
             return fault(FAULT_READ);
         };
-        if may_have(subject.profile, filesystem_symbol(HASH_KEY.load(), magic)) {
+        if may_have(
+            subject.artefact,
+            subject.profile,
+            filesystem_symbol(HASH_KEY.load(), magic),
+        ) {
             collected = filesystem(dentry, subject.profile.file_start, artefact_request, 0, magic);
             if fault_of(collected) != 0 {
                 return collected;

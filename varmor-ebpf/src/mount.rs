@@ -24,6 +24,9 @@ pub const NO_INSTANCE: u32 = MS_REMOUNT | MS_BIND | MS_MOVE | PROPAGATION;
 /// Every class, for a source that cannot be judged by its spelling.
 pub const EVERY_CLASS: u64 = !MOUNT_FAULT;
 
+/// `/..`
+const UP: u32 = 0x2f_2e2e;
+
 /// The type that rules see for calls that make no filesystem instance, as in vArmor.
 #[inline(always)]
 pub fn no_type() -> u64 {
@@ -72,10 +75,16 @@ pub extern "C" fn source_classes(artefact: u32, address: u64) -> u64 {
     };
     let mut current = GLOB_START;
     let mut length = 0u32;
+    // The last three bytes: a component that leads up is none of a pattern's.
+    let mut last = 0u32;
     while length <= MAX_NAME {
         let Some(byte) = probe::<u8>(address + u64::from(length)) else {
             return MOUNT_FAULT | u64::from(FAULT_READ);
         };
+        if last == UP && (byte == 0 || byte == b'/') {
+            return EVERY_CLASS;
+        }
+        last = (last << 8 | u32::from(byte)) & 0xff_ffff;
         if byte == 0 {
             return maps::glob_row(rows, current)
                 .map_or(MOUNT_FAULT | u64::from(FAULT_TABLE), |row| row.accept);

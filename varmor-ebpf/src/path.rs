@@ -9,8 +9,9 @@ use aya_ebpf::helpers::generated::bpf_probe_read_kernel;
 use varmor_common::{
     abi::{
         Descriptor, FAULT_DEPTH, FAULT_DETACHED, FAULT_DISCONNECTED, FAULT_READ, FAULT_TABLE, FILTER,
-        GLOB_DEAD, GLOB_START, MASK_ALLOW, MAX_DEPTH, PERM_APPEND, PERM_READ, PERM_STRUCT, PERM_WRITE,
-        PROFILE_FILESYSTEMS, STATE_EMITS, STATE_ENDS, STATE_GLOBS, STATE_MOVES, Transition, patch,
+        FILTER_SEVERAL, GLOB_DEAD, GLOB_START, MASK_ALLOW, MAX_DEPTH, PERM_APPEND, PERM_READ, PERM_STRUCT,
+        PERM_WRITE, PROFILE_FILESYSTEMS, STATE_EMITS, STATE_ENDS, STATE_GLOBS, STATE_MOVES, Transition,
+        patch,
     },
     matcher::{
         NameHash, Tables, class_symbol, filesystem_step, filesystem_symbol, filter, glob_step, merge, next,
@@ -72,11 +73,29 @@ const fn collect(collect_classes: bool, collected: u64, says: u64, site: u32, re
 }
 
 #[inline(always)]
-pub fn may_have(profile: &Descriptor, symbol: u64) -> bool {
-    let slot = mask::<{ FILTER as i32 - 1 }>(symbol) as usize;
-    // SAFETY: `slot` is below `FILTER`.
-    let entry = unsafe { *profile.filter.as_ptr().add(slot) };
-    filter::admits(entry, symbol)
+pub fn may_have(artefact: u32, profile: &Descriptor, symbol: u64) -> bool {
+    filter::admits(
+        symbol,
+        |symbol| {
+            let slot = mask::<{ FILTER as i32 - 1 }>(symbol) as usize;
+            // SAFETY: `slot` is below `FILTER`.
+            unsafe { *profile.filter.as_ptr().add(slot) }
+        },
+        |symbol| several(artefact, symbol) as u8,
+    )
+}
+
+/// The entry of the second filter. A function of its own, for it is rarely asked.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn several(artefact: u32, symbol: u64) -> u32 {
+    let Some(profile) = maps::descriptor(artefact) else {
+        // Admitted: the step finds that the tables are damaged.
+        return 0xff;
+    };
+    let slot = mask::<{ FILTER_SEVERAL as i32 - 1 }>(symbol) as usize;
+    // SAFETY: `slot` is below `FILTER_SEVERAL`.
+    u32::from(unsafe { *profile.filter_several.as_ptr().add(slot) })
 }
 
 /// Walks from `dentry` on `mount` to the root with the file automaton.
@@ -118,7 +137,7 @@ pub fn walk(subject: &Subject, mount: Typed, mount_address: u64, dentry: Typed, 
             };
             hash_long(name, length as u32)
         };
-        let candidate = may_have(profile, symbol);
+        let candidate = may_have(artefact, profile, symbol);
         if candidate || facts & (STATE_GLOBS | STATE_MOVES) != 0 {
             let mut name = 0;
             if facts & STATE_GLOBS != 0 {
@@ -152,7 +171,7 @@ pub fn walk(subject: &Subject, mount: Typed, mount_address: u64, dentry: Typed, 
     if profile.flags & PROFILE_FILESYSTEMS != 0 {
         // SAFETY: as above.
         let magic = unsafe { word::<{ patch::SB_MAGIC }>(pointer::<{ patch::DENTRY_SB }>(dentry)) };
-        if may_have(profile, filesystem_symbol(key, magic)) {
+        if may_have(artefact, profile, filesystem_symbol(key, magic)) {
             let Some(address) = scalar(mount, VFSMOUNT_ROOT.load()) else {
                 return fault(false, FAULT_READ);
             };
@@ -433,9 +452,6 @@ pub extern "C" fn climb(dentry: u64, mount: u64, number: u32, artefact_request: 
     let artefact = artefact_request as u32;
     let request = (artefact_request >> 32) as u32 & 0xff;
     let classes = artefact_request & COLLECT_CLASSES != 0;
-    let Some(profile) = maps::descriptor(artefact) else {
-        return fault(classes, FAULT_TABLE);
-    };
     // The state's number above its flags, as `advance` returns them: one word of the stack instead of two.
     let mut at = u64::from(number) << 32 | (artefact_request >> FACTS_SHIFT) & 0xff;
     if artefact_request & FACTS_KNOWN == 0 {
@@ -483,10 +499,8 @@ pub extern "C" fn climb(dentry: u64, mount: u64, number: u32, artefact_request: 
             // dentry of the kernel's own mounts.
             return fault(classes, FAULT_DISCONNECTED);
         }
-        let symbol = symbol_of(dentry);
-        let candidate = may_have(profile, symbol);
-        if candidate || at as u32 & (STATE_GLOBS | STATE_MOVES) != 0 {
-            let symbol = if candidate { symbol } else { NO_SYMBOL };
+        let symbol = known_symbol(artefact, dentry);
+        if symbol != NO_SYMBOL || at as u32 & (STATE_GLOBS | STATE_MOVES) != 0 {
             let mut name = 0;
             let mut length = 0;
             if at as u32 & STATE_GLOBS != 0 {
@@ -570,11 +584,29 @@ fn parent_of(dentry: u64) -> Option<u64> {
     word_of::<{ patch::DENTRY_PARENT }>(dentry, DENTRY_PARENT.load(), ID_DENTRY.load())
 }
 
-/// The symbol of a dentry's name; 0 for an unreadable one. A function of its own, which keeps the copy of the name out
-/// of the stack frame of the climb.
+/// The symbol of a dentry's name if some rule may know it, else `NO_SYMBOL`.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn known_symbol(artefact: u32, dentry: u64) -> u64 {
+    let symbol = read_symbol(dentry);
+    match maps::descriptor(artefact) {
+        Some(profile) if !may_have(artefact, profile, symbol) => NO_SYMBOL,
+        // Without a descriptor: the step finds that the tables are damaged.
+        _ => symbol,
+    }
+}
+
+/// The symbol of a dentry's name.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn symbol_of(dentry: u64) -> u64 {
+    read_symbol(dentry)
+}
+
+/// The symbol of a dentry's name; 0 for an unreadable one. Not for the climb itself, whose stack frame has no room for a
+/// copy of the name.
+#[inline(always)]
+fn read_symbol(dentry: u64) -> u64 {
     let key = HASH_KEY.load();
     if HAVE_CAST.load() != 0 {
         let typed = cast(dentry, ID_DENTRY.load());

@@ -17,6 +17,8 @@ pub const PROFILE_INGRESS: u32 = 1 << 12;
 
 /// Slots of the filter in front of the transitions.
 pub const FILTER: usize = 32_768;
+/// Slots of the second filter, which is asked where a slot of the first has several symbols.
+pub const FILTER_SEVERAL: usize = 8_192;
 pub const MAX_MOUNT_CLASSES: usize = 63;
 /// Most groups of executables with rules of their own.
 pub const MAX_TARGETS: usize = 6;
@@ -103,8 +105,9 @@ pub struct Descriptor {
     pub domains: [u32; DOMAINS],
     /// May a transition with a symbol exist? See `matcher::filter`.
     pub filter: [u8; FILTER],
+    pub filter_several: [u8; FILTER_SEVERAL],
 }
-const _: () = assert!(size_of::<Descriptor>() == 72 + 256 + 48 + 2824 + 1536 + 256 + 32768);
+const _: () = assert!(size_of::<Descriptor>() == 72 + 256 + 48 + 2824 + 1536 + 256 + 32768 + 8192);
 
 impl Default for Descriptor {
     #[expect(
@@ -135,6 +138,7 @@ impl Default for Descriptor {
             mounts: [MountClass::default(); 64],
             domains: [0; DOMAINS],
             filter: [0; FILTER],
+            filter_several: [0; FILTER_SEVERAL],
         }
     }
 }

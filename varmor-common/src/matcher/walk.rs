@@ -9,8 +9,8 @@ use super::{
     resolve, socket_address,
 };
 use crate::abi::{
-    NetTest, Point, STATE_EMITS, STATE_SINK, State, Transition, VERDICT_ALLOW, VERDICT_ANYWHERE,
-    VERDICT_AUDIT, VERDICT_DENY,
+    FILTER, FILTER_SEVERAL, NetTest, Point, STATE_EMITS, STATE_SINK, State, Transition, VERDICT_ALLOW,
+    VERDICT_ANYWHERE, VERDICT_AUDIT, VERDICT_DENY,
 };
 use crate::compile::bpf::Artefact;
 
@@ -96,8 +96,12 @@ impl Network for Walk<'_> {
 
 impl Tables for Walk<'_> {
     fn may_have(&self, symbol: u64) -> bool {
-        let entry = usize::try_from(filter::slot(symbol)).map(|slot| self.artefact.descriptor.filter[slot]);
-        entry.is_ok_and(|entry| filter::admits(entry, symbol))
+        let descriptor = &self.artefact.descriptor;
+        filter::admits(
+            symbol,
+            |symbol| descriptor.filter[filter::slot(symbol, FILTER)],
+            |symbol| descriptor.filter_several[filter::slot(symbol, FILTER_SEVERAL)],
+        )
     }
 
     fn transition(&self, key: &Transition) -> Option<u32> {

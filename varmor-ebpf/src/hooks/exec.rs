@@ -65,7 +65,7 @@ pub fn bprm_check_security(ctx: LsmContext) -> i32 {
     // A name that no rule knows says no more than the file's own did.
     let profile = subject.profile;
     if profile.file_start_flags & STATE_GLOBS == 0
-        && !may_have(profile, hash_long(name + offset, length as u32))
+        && !may_have(subject.artefact, profile, hash_long(name + offset, length as u32))
     {
         return ALLOW;
     }

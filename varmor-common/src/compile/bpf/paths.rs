@@ -113,9 +113,12 @@ pub(super) fn compile(
             },
         }
     })?;
-    for (transition, _) in &built.transitions {
-        filter::add(&mut artefact.descriptor.filter, transition.symbol);
-    }
+    let descriptor = &mut artefact.descriptor;
+    filter::fill(
+        built.transitions.iter().map(|(transition, _)| transition.symbol),
+        &mut descriptor.filter,
+        &mut descriptor.filter_several,
+    );
     artefact.descriptor.file_start = built.starts[0];
     artefact.descriptor.file_start_flags = built.states[built.starts[0] as usize].flags;
     artefact.descriptor.mount_start = built.starts[1];
