@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use varmor_common::analysis::lint;
-use varmor_common::compile::seccomp::{self, Inputs};
+use varmor_common::compile::seccomp::{Inputs, OciSeccomp};
 use varmor_common::compile::{apparmor, bpf};
-use varmor_common::policy::{self, Diagnostic, Document, Enforcers, ObservedSyscalls, Severity};
+use varmor_common::policy::{self, Diagnostic, Document, ObservedSyscalls, Severity};
 use varmor_common::profile::{self, NodeFacts};
 
 use super::{Output, policies, print};
@@ -123,30 +123,25 @@ fn on_every_processor<I: Sync, O: Send>(items: &[I], work: impl Fn(&I) -> O + Sy
 }
 
 fn judge(document: &Document) -> Found {
-    let mut found = Found::default();
-    let enforcers = policies::enforcers(document);
-    if enforcers.contains(Enforcers::SECCOMP) {
-        // The recording that a policy may ask for is in the cluster.
-        let nothing = ObservedSyscalls::default();
-        let inputs = Inputs {
-            observed: Some(&nothing),
-            ..Inputs::default()
-        };
-        let compiled = seccomp::compile(document, inputs);
-        found.rules += compiled.origins.len();
-        found.diagnostics.extend(compiled.diagnostics);
-    }
-    let others = enforcers.without(Enforcers::SECCOMP);
-    let built = (!others.is_empty()).then(|| profile::build(document, &NodeFacts::default()));
-    let profile = built.and_then(|built| {
-        found.diagnostics.extend(built.diagnostics);
-        built.profile
-    });
-    found.diagnostics.extend(lint::lint(document, profile.as_ref()));
-    if let Some(profile) = profile {
+    // The recording that a policy may ask for is in the cluster.
+    let nothing = ObservedSyscalls::default();
+    let inputs = Inputs {
+        observed: Some(&nothing),
+        ..Inputs::default()
+    };
+    let built = profile::build_with(document, &NodeFacts::default(), inputs);
+    let mut found = Found {
+        diagnostics: built.diagnostics,
+        ..Found::default()
+    };
+    found
+        .diagnostics
+        .extend(lint::lint(document, built.profile.as_ref()));
+    if let Some(profile) = built.profile {
         found.diagnostics.extend(bpf::diagnose(document, &profile));
         found.diagnostics.extend(apparmor::diagnose(document, &profile));
-        found.rules += profile.in_force().count();
+        let of_filters: usize = profile.seccomp.iter().map(OciSeccomp::rules).sum();
+        found.rules += profile.in_force().count() + of_filters;
     }
     found.valid = !found.diagnostics.iter().any(Diagnostic::is_error);
     found

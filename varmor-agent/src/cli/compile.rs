@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use varmor_common::compile::apparmor;
 use varmor_common::compile::bpf::{self, Artefact};
 use varmor_common::policy::{self, Diagnostic, Document, Enforcers};
-use varmor_common::profile::{self, NodeFacts, Object, Profile};
+use varmor_common::profile::{Object, Profile};
 
 use super::policies::{self, Policies};
 use super::{Output, print};
@@ -87,8 +87,8 @@ fn filter(policies: &Policies, document: &Document, output: Output) -> anyhow::R
 }
 
 /// The text for `apparmor_parser`, for kernels that have every kind of rule.
-fn text_of_profile(_: &Policies, document: &Document, output: Output) -> anyhow::Result<String> {
-    let built = profile::build(document, &NodeFacts::default());
+fn text_of_profile(policies: &Policies, document: &Document, output: Output) -> anyhow::Result<String> {
+    let built = policies.build(document);
     report(document, &built.diagnostics)?;
     let profile = built
         .profile
@@ -112,8 +112,8 @@ fn text_of_profile(_: &Policies, document: &Document, output: Output) -> anyhow:
 }
 
 /// The tables of the kernel, summarised.
-fn tables(_: &Policies, document: &Document, output: Output) -> anyhow::Result<String> {
-    let built = profile::build(document, &NodeFacts::default());
+fn tables(policies: &Policies, document: &Document, output: Output) -> anyhow::Result<String> {
+    let built = policies.build(document);
     report(document, &built.diagnostics)?;
     let profile = built
         .profile

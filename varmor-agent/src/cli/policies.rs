@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 use varmor_common::analysis::Judge;
 use varmor_common::compile::seccomp::{self, Compiled, Inputs};
 use varmor_common::policy::{self, ArmorProfileModel, Document, Enforcers, Object, ObservedSyscalls};
-use varmor_common::profile::{self, NodeFacts, Profile};
+use varmor_common::profile::{self, Built, NodeFacts, Profile};
 
 /// Larger files are refused by the parser anyway.
 const MAX_FILE: u64 = 4 << 20;
@@ -36,13 +36,21 @@ impl Policies {
             .as_ref()
     }
 
-    /// The filter of one of the policies.
-    pub(super) fn filter(&self, document: &Document) -> Compiled {
-        let inputs = Inputs {
+    fn inputs(&self, document: &Document) -> Inputs<'_> {
+        Inputs {
             observed: self.observed(document),
             ..Inputs::default()
-        };
-        seccomp::compile(document, inputs)
+        }
+    }
+
+    /// The filter of one of the policies, and why each system call stands in it.
+    pub(super) fn filter(&self, document: &Document) -> Compiled {
+        seccomp::compile(document, self.inputs(document))
+    }
+
+    /// What one of the policies means.
+    pub(super) fn build(&self, document: &Document) -> Built {
+        profile::build_with(document, &NodeFacts::default(), self.inputs(document))
     }
 }
 
@@ -82,24 +90,19 @@ pub(super) fn judge(path: &Path) -> anyhow::Result<Judge> {
     let mut filters = Vec::new();
     let policies = load(path)?;
     for document in &policies.documents {
-        let enforcers = enforcers(document);
-        let mut diagnostics = Vec::new();
-        if enforcers.contains(Enforcers::SECCOMP) {
-            let compiled = policies.filter(document);
-            diagnostics.extend(compiled.diagnostics.clone());
-            filters.push(compiled);
-        }
-        if enforcers.without(Enforcers::SECCOMP).is_empty() {
-            profiles.push(Profile::default());
-        } else {
-            let built = profile::build(document, &NodeFacts::default());
-            diagnostics.extend(built.diagnostics);
-            profiles.extend(built.profile);
-        }
-        let mut errors = diagnostics.iter().filter(|found| found.is_error()).peekable();
+        let built = policies.build(document);
+        let mut errors = built
+            .diagnostics
+            .iter()
+            .filter(|found| found.is_error())
+            .peekable();
         if errors.peek().is_some() {
             errors.for_each(|error| eprintln!("{}", policy::render(error)));
             bail!("{} has errors", path.display());
+        }
+        profiles.extend(built.profile);
+        if enforcers(document).contains(Enforcers::SECCOMP) {
+            filters.push(policies.filter(document));
         }
     }
     let profile = Profile::merge(&profiles).context("the file holds no policy")?;

@@ -4,6 +4,7 @@ use super::{
     NodeFacts, Origin, Profile, ProfileMode, Rule, Verdict, allow_list, apparmor, builtin, profile_name, raw,
 };
 use crate::abi::MAX_TARGETS;
+use crate::compile::seccomp::{self, Inputs};
 use crate::policy::{
     DefenseInDepth, Diagnostic, Document, Enforcers, EnhanceProtect, Policy, PolicyMode, Severity, item,
 };
@@ -21,6 +22,12 @@ pub struct Built {
 /// What the policy in `document` means on a node.
 #[must_use]
 pub fn build(document: &Document, facts: &NodeFacts) -> Built {
+    build_with(document, facts, Inputs::default())
+}
+
+/// The same with what was recorded of the workload, for filters that are made of it.
+#[must_use]
+pub fn build_with(document: &Document, facts: &NodeFacts, inputs: Inputs<'_>) -> Built {
     let mut builder = Builder {
         document,
         facts,
@@ -35,6 +42,9 @@ pub fn build(document: &Document, facts: &NodeFacts) -> Built {
     };
     if let Some(spec) = document.spec() {
         builder.policy(&spec.policy);
+        if spec.policy.enforcer.contains(Enforcers::SECCOMP) {
+            builder.seccomp(inputs);
+        }
     } else {
         let message = format!("an object of kind {} is not a policy", document.kind());
         let help = "it is written by the controller; write a VarmorPolicy or a VarmorClusterPolicy";
@@ -82,6 +92,8 @@ impl Builder<'_> {
                 );
             }
             (PolicyMode::DefenseInDepth, _) => self.defense_in_depth(policy.defense_in_depth.as_ref()),
+            // A filter can log what a workload does; the compiler says what it makes of the mode.
+            (PolicyMode::BehaviorModeling, _) if self.labels().is_empty() => {}
             (PolicyMode::BehaviorModeling, _) => {
                 let message = format!("the mode {mode} is not supported yet");
                 let help = "use AlwaysAllow, RuntimeDefault, EnhanceProtect or DefenseInDepth";
@@ -109,6 +121,22 @@ impl Builder<'_> {
         }
     }
 
+    /// The filter, and what its compiler has to say, unless it is said already.
+    fn seccomp(&mut self, inputs: Inputs<'_>) {
+        let compiled = seccomp::compile(self.document, inputs);
+        for diagnostic in compiled.diagnostics {
+            if !self.diagnostics.contains(&diagnostic) {
+                self.diagnostics.push(diagnostic);
+            }
+        }
+        self.profile.seccomp.extend(compiled.profile);
+    }
+
+    /// The policy's enforcers that hold rules of the profile; Seccomp has a compiler of its own.
+    pub(super) fn labels(&self) -> Enforcers {
+        self.enforcers.and(Enforcers::APPARMOR.union(Enforcers::BPF))
+    }
+
     fn defense_in_depth(&mut self, defense: Option<&DefenseInDepth>) {
         if self.enforcers.contains(Enforcers::BPF) {
             allow_list::add(self, defense);
@@ -128,7 +156,7 @@ impl Builder<'_> {
                 self.runtime_default(verdict);
             }
             self.built_in(rules, verdict);
-        } else {
+        } else if !self.labels().is_empty() {
             let message =
                 "violations of built-in rules are neither refused nor logged: the rules have no effect";
             let field = format!("{RULES}.allowViolations");
@@ -219,7 +247,7 @@ impl Builder<'_> {
     }
 
     fn runtime_default(&mut self, verdict: Verdict) {
-        let labels = self.enforcers.and(Enforcers::APPARMOR.union(Enforcers::BPF));
+        let labels = self.labels();
         if let Some(own) = &mut self.profile.app_armor
             && verdict == Verdict::Deny
         {

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::abi;
 use crate::policy::{Enforcers, Severity};
-use crate::rules::{self, AppArmor, Bpf, BuiltinRule, Contribution, DiskUse};
+use crate::rules::{self, AppArmor, Bpf, BuiltinRule, Contribution, DiskUse, syscalls};
 
 /// Adds the built-in rule `id`, which is written at `field`.
 pub(super) fn add(builder: &mut Builder<'_>, id: &str, field: &str, verdict: Verdict) {
@@ -17,13 +17,16 @@ pub(super) fn add(builder: &mut Builder<'_>, id: &str, field: &str, verdict: Ver
             Severity::Error,
             field,
             format!("there is no built-in rule `{id}`"),
-            "",
+            "`varmor rules list` shows them",
         );
         return;
     };
+    // Of a policy for Seccomp alone its compiler says what is held.
+    if builder.labels().is_empty() {
+        return;
+    }
     report_holders(builder, rule, field);
-    let own = builder.enforcers.and(rule.enforcers);
-    let labels = own.and(Enforcers::APPARMOR.union(Enforcers::BPF));
+    let labels = builder.labels().and(rule.enforcers);
     if labels.is_empty() {
         return;
     }
@@ -37,10 +40,14 @@ pub(super) fn add(builder: &mut Builder<'_>, id: &str, field: &str, verdict: Ver
 /// Says which of the policy's enforcers hold the rule, unless all do.
 fn report_holders(builder: &mut Builder<'_>, rule: &BuiltinRule, field: &str) {
     let able = builder.enforcers.and(rule.enforcers);
-    let unable = builder
+    let mut unable = builder
         .enforcers
         .without(rule.enforcers)
         .without(Enforcers::NETWORK_PROXY);
+    // It closes ways to what the others refuse.
+    if syscalls::find(rule.id).is_some() {
+        unable = unable.without(Enforcers::SECCOMP);
+    }
     let reason = if unable.contains(Enforcers::BPF)
         && let Bpf::Unsupported(reason) = rule.bpf
     {

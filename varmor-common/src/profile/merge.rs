@@ -43,6 +43,11 @@ impl Profile {
         for profile in sorted {
             merged.enforcers = merged.enforcers.union(profile.enforcers);
             merged.app_armor = AppArmorPart::merge(merged.app_armor, profile, mode);
+            for filter in &profile.seccomp {
+                if !merged.seccomp.contains(filter) {
+                    merged.seccomp.push(filter.clone());
+                }
+            }
             merged.add(profile, &owners);
         }
         Some(merged)
@@ -165,6 +170,7 @@ impl Owners {
 mod tests {
     use super::super::{Access, Object, Origin, Rule};
     use super::*;
+    use crate::compile::seccomp::{Action, OciSeccomp, Syscalls};
     use crate::policy::Enforcers;
 
     fn profile(name: &str, mode: ProfileMode, pattern: &str) -> Profile {
@@ -282,6 +288,40 @@ mod tests {
         let merged = Profile::merge(&[list.clone(), other]).expect("two profiles");
         assert_eq!(merged.rules, list.rules);
         assert_eq!(merged.inert.len(), 1);
+    }
+
+    #[test]
+    fn every_filter_holds_in_a_merge_and_equal_ones_once() {
+        let with = |name: &str, refused: &[&str]| {
+            let mut made = profile(name, ProfileMode::Enforce, "/x");
+            made.seccomp = refused.iter().map(|call| filter(call)).collect();
+            made
+        };
+        let merged = Profile::merge(&[
+            with("c", &["ptrace"]),
+            with("a", &["splice"]),
+            with("b", &["ptrace"]),
+            with("d", &[]),
+        ]);
+        assert_eq!(
+            merged.expect("four profiles").seccomp,
+            [filter("splice"), filter("ptrace")]
+        );
+    }
+
+    fn filter(refused: &str) -> OciSeccomp {
+        OciSeccomp {
+            default_action: Action::Allow,
+            default_errno_ret: None,
+            architectures: Vec::new(),
+            flags: Vec::new(),
+            syscalls: vec![Syscalls {
+                names: vec![refused.to_owned()],
+                action: Action::Errno,
+                errno_ret: Some(1),
+                args: Vec::new(),
+            }],
+        }
     }
 
     #[test]

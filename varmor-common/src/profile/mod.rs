@@ -1,6 +1,6 @@
 //! The enforcer-independent meaning of a policy: a list of rules with an id, an origin, a verdict and an object
-//! in the kernel's terms. Compilers and explainers read it; of an enforcer's own format only `apparmor` knows, which
-//! checks what users write in it.
+//! in the kernel's terms. Compilers and explainers read it. What only one enforcer can say is beside the rules: `apparmor`
+//! checks what users write for it, and a policy's filter of system calls is carried as its compiler made it.
 
 mod allow_list;
 pub mod apparmor;
@@ -18,7 +18,7 @@ mod target;
 mod tests;
 
 pub use apparmor::{AppArmorBase, AppArmorPart, RawStatement};
-pub use build::{Built, build};
+pub use build::{Built, build, build_with};
 pub use defaults::{DEFAULT_RULE, Defaults, Kinds};
 pub use facts::{Disk, NodeFacts};
 pub use name::{MANAGER_NAMESPACE, profile_name};

@@ -6,6 +6,7 @@ use ipnet::IpNet;
 
 use super::{AppArmorPart, Defaults, InertRule, Kinds, TargetGroup};
 use crate::abi;
+use crate::compile::seccomp::OciSeccomp;
 use crate::policy::Enforcers;
 
 /// What one workload may do, after all modes, built-in rules and raw rules have been resolved.
@@ -27,6 +28,9 @@ pub struct Profile {
     pub inert: Vec<InertRule>,
     /// What only AppArmor has; there if and only if the policy names it.
     pub app_armor: Option<AppArmorPart>,
+    /// Filters of system calls, one for each policy that names Seccomp. The kernel asks all filters of a task and does
+    /// the strictest of what they say, so several of them need no merge.
+    pub seccomp: Vec<OciSeccomp>,
 }
 
 /// What happens on a violation.

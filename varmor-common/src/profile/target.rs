@@ -36,6 +36,9 @@ impl Profile {
         if !app_armor {
             part.app_armor = None;
         }
+        if !enforcer.contains(Enforcers::SECCOMP) {
+            part.seccomp.clear();
+        }
         let has_statements = |executables: &[String]| {
             let mut raw = part.app_armor.iter().flat_map(|own| &own.raw);
             raw.any(|statement| statement.executables == executables)

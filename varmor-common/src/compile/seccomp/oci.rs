@@ -201,6 +201,12 @@ impl Architecture {
 }
 
 impl OciSeccomp {
+    /// How often something is said about a system call.
+    #[must_use]
+    pub fn rules(&self) -> usize {
+        self.syscalls.iter().map(|rule| rule.names.len()).sum()
+    }
+
     /// The text of the profile file: the same bytes for the same filter.
     ///
     /// # Panics

@@ -122,6 +122,16 @@ fn a_policy_is_for_the_enforcers_that_it_names() {
             "{enforcer}"
         );
         assert_eq!(profile.rules.is_empty(), !bpf && !app_armor, "{enforcer}");
+        let filters = usize::from(enforcer.contains("Seccomp"));
+        assert_eq!(profile.seccomp.len(), filters, "{enforcer}");
+        for (part, count) in [
+            (Enforcers::BPF, 0),
+            (Enforcers::APPARMOR, 0),
+            (Enforcers::SECCOMP, filters),
+        ] {
+            let part = profile.part_for(part);
+            assert_eq!(part.map_or(0, |part| part.seccomp.len()), count, "{enforcer}");
+        }
         assert_eq!(
             said(&format!("enforcer: {enforcer}\nmode: RuntimeDefault")),
             [""; 0]
