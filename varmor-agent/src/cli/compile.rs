@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use varmor_common::compile::apparmor;
 use varmor_common::compile::bpf::{self, Artefact};
 use varmor_common::policy::{self, Diagnostic, Document, Enforcers};
-use varmor_common::profile::{Object, Profile};
+use varmor_common::profile::{self, Object, Profile};
 
 use super::policies::{self, Policies};
 use super::{Output, print};

@@ -21,7 +21,8 @@ pub use options::Options;
 
 use self::lock::InstanceLock;
 use self::worker::Worker;
-use crate::enforcer::{ProfileStore, apparmor, bpf};
+use crate::enforcer::seccomp::SeccompStore;
+use crate::enforcer::{EnforcerError, ProfileStore, apparmor, bpf};
 use crate::events::{LogFile, Recorder};
 use crate::reconcile::Stores;
 use crate::source::{Catalog, folder};
@@ -72,6 +73,10 @@ async fn serve(options: Options) -> anyhow::Result<()> {
         Enforcers::APPARMOR,
         app_armor.map(|store| Box::new(store) as Box<dyn ProfileStore>),
     );
+    let seccomp = SeccompStore::open(&options.seccomp_dir)
+        .map(|store| Box::new(store) as Box<dyn ProfileStore>)
+        .map_err(|error| EnforcerError::kernel("open the folder of seccomp profiles", error));
+    stores.add(Enforcers::SECCOMP, seccomp);
     let mut worker = Worker::new(&options, enforcer, stores, folder, recorder)?;
 
     tokio::select! {

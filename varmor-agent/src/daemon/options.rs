@@ -32,6 +32,9 @@ pub struct Options {
     /// Folder for the lock and the reports that `varmor status` reads
     #[arg(long, value_name = "DIR", default_value = "/run/varmor")]
     pub state_dir: PathBuf,
+    /// Folder where container runtimes look for seccomp profiles; only files named `varmor-*` are touched
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/kubelet/seccomp")]
+    pub seccomp_dir: PathBuf,
     /// Folder on the BPF filesystem where programs and maps are pinned
     #[arg(long, value_name = "DIR", default_value = "/sys/fs/bpf/varmor")]
     pub bpffs: PathBuf,
@@ -55,5 +58,6 @@ mod tests {
             Options::try_parse_from(["varmor-agent", "--policy-dir", "/p", "--log-format", "json"]).unwrap();
         assert_eq!(options.log_format, LogFormat::Json);
         assert_eq!(options.bpffs, PathBuf::from("/sys/fs/bpf/varmor"));
+        assert_eq!(options.seccomp_dir, PathBuf::from("/var/lib/kubelet/seccomp"));
     }
 }

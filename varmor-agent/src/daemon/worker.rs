@@ -367,7 +367,10 @@ fn by_runtime(enforcer: Enforcers, profile: &str, held: Held) -> RuntimeState {
         Held::Loaded(stored) => (
             "loaded",
             stored.rules,
-            format!("a container gets it only if its settings name the profile `localhost/{profile}`"),
+            format!(
+                "a container gets it only if its settings name {}",
+                named(enforcer, profile)
+            ),
             stored.unsupported,
         ),
         Held::Refused(message) => ("refused", 0, message, Vec::new()),
@@ -379,6 +382,15 @@ fn by_runtime(enforcer: Enforcers, profile: &str, held: Held) -> RuntimeState {
         rules,
         message,
         unsupported,
+    }
+}
+
+/// How the settings of a container name a profile.
+fn named(enforcer: Enforcers, profile: &str) -> String {
+    if enforcer == Enforcers::SECCOMP {
+        format!("the seccompProfile of type Localhost with localhostProfile `{profile}`")
+    } else {
+        format!("the profile `localhost/{profile}`")
     }
 }
 

@@ -213,7 +213,7 @@ impl Reconciler {
 
     fn execute(&mut self, enforcer: &mut dyn Enforcer, action: Action, actual: &Actual) -> Result<(), ()> {
         match action {
-            Action::Apply(profile) => self.apply(enforcer, profile),
+            Action::Apply(profile) => self.apply(enforcer, *profile),
             Action::Protect {
                 cgroup,
                 profile,

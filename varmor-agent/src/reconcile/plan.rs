@@ -42,7 +42,7 @@ pub struct Actual {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    Apply(Profile),
+    Apply(Box<Profile>),
     Protect {
         cgroup: CgroupId,
         profile: String,
@@ -102,7 +102,7 @@ pub fn plan(desired: &Desired, actual: &Actual) -> Vec<Action> {
             .get(name)
             .is_some_and(|loaded| loaded.as_ref() == Some(profile));
         if !is_loaded && actual.refused.get(name) != Some(profile) {
-            actions.push(Action::Apply(profile.clone()));
+            actions.push(Action::Apply(Box::new(profile.clone())));
         }
     }
 
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(
             actions,
             [
-                Action::Apply(policies[0].profile.clone()),
+                Action::Apply(Box::new(policies[0].profile.clone())),
                 protect("varmor-demo-web")
             ]
         );
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(
             kinds,
             [
-                Action::Apply(policies[0].profile.clone()),
+                Action::Apply(Box::new(policies[0].profile.clone())),
                 protect("varmor-demo-web")
             ]
         );

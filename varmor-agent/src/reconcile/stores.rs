@@ -150,7 +150,7 @@ impl Entry {
             changed = true;
             match store.remove(name) {
                 Ok(()) => {
-                    info!(%enforcer, profile = %name, "profile unloaded; containers that still run under it are not confined by it any more");
+                    info!(%enforcer, profile = %name, "profile unloaded; {}", after_unloading(enforcer));
                     self.applied.remove(name);
                 }
                 Err(error) => {
@@ -159,6 +159,15 @@ impl Entry {
             }
         }
         changed
+    }
+}
+
+/// What becomes of containers that still run under a profile that is taken away.
+fn after_unloading(enforcer: Enforcers) -> &'static str {
+    if enforcer == Enforcers::SECCOMP {
+        "containers that run under it keep it, new ones that name it do not start"
+    } else {
+        "containers that still run under it are not confined by it any more"
     }
 }
 

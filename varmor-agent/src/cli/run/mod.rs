@@ -3,6 +3,7 @@
 //! A run has kernel programs of its own, beside those of the agent: nothing is shared, so nothing that happens to
 //! the one can weaken the other.
 
+mod filters;
 mod label;
 mod place;
 pub(super) mod policy_file;
@@ -19,6 +20,7 @@ use anyhow::Context as _;
 use varmor_common::policy::Enforcers;
 use varmor_common::profile::Profile;
 
+use self::filters::Filters;
 use self::label::Label;
 use self::place::Place;
 use crate::enforcer::apparmor::enter_at_exec;
@@ -45,6 +47,9 @@ pub(super) struct EnterArguments {
     cgroup: PathBuf,
     #[arg(long, value_name = "PROFILE")]
     apparmor: Option<String>,
+    /// File with filters of system calls, in the OCI format
+    #[arg(long, value_name = "FILE")]
+    seccomp: Option<PathBuf>,
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
@@ -69,9 +74,13 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Some(part) => Some(Label::load(part, &place)?),
         None => None,
     };
+    let filters = match profile.part_for(Enforcers::SECCOMP) {
+        Some(part) => Some(Filters::write(&part, &place)?),
+        None => None,
+    };
     anyhow::ensure!(
-        bpf.is_some() || label.is_some(),
-        "the policies name {}; a command is run under AppArmor and BPF only",
+        bpf.is_some() || label.is_some() || filters.is_some(),
+        "the policies name {}; a command is run under AppArmor, BPF and Seccomp only",
         profile.enforcers
     );
 
@@ -82,8 +91,11 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let code = runtime.block_on(supervise::supervise(
         bpf.as_mut().map(|enforcer| enforcer as &mut dyn Enforcer),
         &place,
-        label.as_ref().map(Label::name),
-        &arguments.command,
+        supervise::Entry {
+            label: label.as_ref().map(Label::name),
+            filters: filters.as_ref().map(Filters::path),
+            command: &arguments.command,
+        },
         arguments.quiet,
     ))?;
     place.end_processes();
@@ -126,6 +138,10 @@ pub(super) fn enter(arguments: &EnterArguments) -> anyhow::Result<ExitCode> {
         enter_at_exec(name).with_context(|| format!("enter the AppArmor profile `{name}`"))?;
     }
     let (program, rest) = arguments.command.split_first().context("the command is empty")?;
+    // Last, because a filter may refuse what stands above; executing the command is for it to judge as well.
+    if let Some(path) = &arguments.seccomp {
+        filters::enter(path)?;
+    }
     let error = Command::new(program).args(rest).exec();
     eprintln!("varmor: {}: {error}", program.display());
     let is_missing = error.kind() == std::io::ErrorKind::NotFound;

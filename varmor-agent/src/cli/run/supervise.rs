@@ -1,8 +1,9 @@
 //! Starts the command, passes signals on, says violations as they happen, waits for the end.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal as _;
 use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
 use std::time::SystemTime;
 
@@ -16,11 +17,19 @@ use super::place::Place;
 use crate::enforcer::Enforcer;
 use crate::events::{Event, Node, Violation, wake_on, wall_clock};
 
+/// The command, and what its process does before it becomes the command.
+pub(super) struct Entry<'e> {
+    /// The `AppArmor` profile to enter.
+    pub(super) label: Option<&'e str>,
+    /// File with the filters to load.
+    pub(super) filters: Option<&'e Path>,
+    pub(super) command: &'e [OsString],
+}
+
 pub(super) async fn supervise(
     mut enforcer: Option<&mut dyn Enforcer>,
     place: &Place,
-    label: Option<&str>,
-    command: &[OsString],
+    entry: Entry<'_>,
     quiet: bool,
 ) -> anyhow::Result<ExitCode> {
     let mut wake = match enforcer.as_ref().and_then(|enforcer| enforcer.event_fd()) {
@@ -39,9 +48,15 @@ pub(super) async fn supervise(
         .arg("enter")
         .arg("--cgroup")
         .arg(place.cgroup())
-        .args(label.iter().flat_map(|name| ["--apparmor", name]))
+        .args(entry.label.iter().flat_map(|name| ["--apparmor", name]))
+        .args(
+            entry
+                .filters
+                .iter()
+                .flat_map(|path| [OsStr::new("--seccomp"), path.as_os_str()]),
+        )
         .arg("--")
-        .args(command)
+        .args(entry.command)
         .spawn()
         .context("start the command")?;
     loop {

@@ -19,6 +19,8 @@ pub enum CheckError {
     },
     #[error("move the filter from libseccomp")]
     Export(#[source] std::io::Error),
+    #[error("read the capabilities of this process")]
+    Capabilities(#[source] std::io::Error),
     #[error("libseccomp made a filter that no kernel takes")]
     Broken(#[from] Fault),
     #[error("{architecture} has no system call `{name}`")]
@@ -114,11 +116,23 @@ impl Assembled {
         Ok(Program::parse(&bytes)?)
     }
 
-    /// Gives the filter to the kernel. Nothing takes it back.
-    pub fn load(mut self, threads: Threads) -> Result<(), CheckError> {
+    /// Settles how the filter will be loaded: for whom, and with `no_new_privs` only if the kernel asks for it.
+    pub fn prepare(&mut self, threads: Threads) -> Result<(), CheckError> {
+        let own = rustix::thread::capabilities(None)
+            .map_err(|error| CheckError::Capabilities(error.into()))?
+            .effective;
+        let is_free = own.contains(rustix::thread::CapabilitySet::SYS_ADMIN);
+        self.context
+            .set_ctl_nnp(!is_free)
+            .map_err(refused("the attribute NNP"))?;
         self.context
             .set_ctl_tsync(threads == Threads::All)
             .map_err(refused("the flag TSYNC"))?;
+        Ok(())
+    }
+
+    /// Gives the filter to the kernel. Nothing takes it back.
+    pub fn load(&self) -> Result<(), CheckError> {
         self.context.load().map_err(refused("to load the filter"))
     }
 }

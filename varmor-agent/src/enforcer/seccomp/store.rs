@@ -7,8 +7,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use thiserror::Error;
 use varmor_common::compile::seccomp::OciSeccomp;
+use varmor_common::policy::Enforcers;
+use varmor_common::profile::Profile;
 
 use super::check::{self, CheckError};
+use crate::enforcer::{EnforcerError, ProfileStore, Stored};
 
 /// Every profile of ours begins with this; other files of the folder are somebody else's.
 const PREFIX: &str = "varmor-";
@@ -67,22 +70,23 @@ impl SeccompStore {
         Ok(store)
     }
 
-    /// Writes a profile in one step. A profile that libseccomp does not take never replaces one that it took.
-    pub fn apply(&mut self, name: &str, profile: &OciSeccomp) -> Result<(), StoreError> {
+    /// Writes a profile in one step. A profile that libseccomp does not take never replaces one that it took. Answers
+    /// with the names of system calls that libseccomp does not know.
+    pub fn write(&mut self, name: &str, profile: &OciSeccomp) -> Result<Vec<String>, StoreError> {
         valid(name)?;
         let unusable = |source| StoreError::Profile {
             name: name.to_owned(),
             source,
         };
-        check::assemble(profile)
-            .and_then(|filter| filter.program())
-            .map_err(unusable)?;
+        let filter = check::assemble(profile).map_err(unusable)?;
+        filter.program().map_err(unusable)?;
         self.replace(name, profile.to_json().as_bytes())
-            .map_err(|error| self.failed("write", name, error))
+            .map_err(|error| self.failed("write", name, error))?;
+        Ok(filter.skipped().to_vec())
     }
 
     /// Removes a profile of ours; not an error when there is none.
-    pub fn remove(&mut self, name: &str) -> Result<(), StoreError> {
+    pub fn delete(&mut self, name: &str) -> Result<(), StoreError> {
         valid(name)?;
         self.unlink(name)?;
         rustix::fs::fsync(&self.folder).map_err(|error| self.failed("remove", name, error.into()))
@@ -143,6 +147,52 @@ impl SeccompStore {
     }
 }
 
+impl ProfileStore for SeccompStore {
+    fn enforcer(&self) -> Enforcers {
+        Enforcers::SECCOMP
+    }
+
+    fn apply(&mut self, profile: &Profile) -> Result<Stored, EnforcerError> {
+        let refuse = |reason: String| EnforcerError::Refused {
+            profile: profile.name.clone(),
+            reason,
+        };
+        let filter = match &profile.seccomp[..] {
+            [filter] => filter,
+            [] => return Err(refuse("the policy does not name Seccomp".to_owned())),
+            several => {
+                let count = several.len();
+                return Err(refuse(format!(
+                    "it has {count} filters, and a runtime loads one; join the policies"
+                )));
+            }
+        };
+        let skipped = self
+            .write(&profile.name, filter)
+            .map_err(|error| EnforcerError::kernel("hold the policy's filter", error))?;
+        let unsupported = |name: String| {
+            (
+                name,
+                "the libseccomp of this agent does not know the system call".to_owned(),
+            )
+        };
+        Ok(Stored {
+            rules: filter.rules(),
+            unsupported: skipped.into_iter().map(unsupported).collect(),
+        })
+    }
+
+    fn remove(&mut self, name: &str) -> Result<(), EnforcerError> {
+        self.delete(name)
+            .map_err(|error| EnforcerError::kernel(format!("remove the seccomp profile `{name}`"), error))
+    }
+
+    fn profiles(&self) -> Result<Vec<String>, EnforcerError> {
+        self.list()
+            .map_err(|error| EnforcerError::kernel("list the seccomp profiles", error))
+    }
+}
+
 /// The names that `profile_name` makes, and no other: neither separators nor `..` can be written with them.
 fn valid(name: &str) -> Result<(), StoreError> {
     let known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
@@ -185,10 +235,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("seccomp");
         let mut store = SeccompStore::open(&path).unwrap();
-        store.apply("varmor-demo-web", &profile(&["splice"])).unwrap();
-        store.apply("varmor-demo-web", &profile(&["ptrace"])).unwrap();
+        store.write("varmor-demo-web", &profile(&["splice"])).unwrap();
+        store.write("varmor-demo-web", &profile(&["ptrace"])).unwrap();
         store
-            .apply("varmor-cluster-varmor-a.b", &profile(&["ptrace"]))
+            .write("varmor-cluster-varmor-a.b", &profile(&["ptrace"]))
             .unwrap();
         assert!(
             fs::read_to_string(path.join("varmor-demo-web"))
@@ -199,8 +249,8 @@ mod tests {
             store.list().unwrap(),
             ["varmor-cluster-varmor-a.b", "varmor-demo-web"]
         );
-        store.remove("varmor-demo-web").unwrap();
-        store.remove("varmor-demo-web").unwrap();
+        store.delete("varmor-demo-web").unwrap();
+        store.delete("varmor-demo-web").unwrap();
         assert_eq!(store.list().unwrap(), ["varmor-cluster-varmor-a.b"]);
         assert_eq!(
             fs::read_dir(&path).unwrap().count(),
@@ -226,10 +276,10 @@ mod tests {
             &long,
         ] {
             assert!(
-                matches!(store.apply(name, &profile(&["splice"])), Err(StoreError::Name(_))),
+                matches!(store.write(name, &profile(&["splice"])), Err(StoreError::Name(_))),
                 "{name}"
             );
-            assert!(matches!(store.remove(name), Err(StoreError::Name(_))), "{name}");
+            assert!(matches!(store.delete(name), Err(StoreError::Name(_))), "{name}");
         }
         assert_eq!(store.list().unwrap(), [""; 0]);
         assert_eq!(
@@ -242,11 +292,11 @@ mod tests {
     fn a_bad_profile_never_replaces_a_good_one() {
         let folder = tempfile::tempdir().unwrap();
         let mut store = SeccompStore::open(folder.path()).unwrap();
-        store.apply("varmor-demo-web", &profile(&["splice"])).unwrap();
+        store.write("varmor-demo-web", &profile(&["splice"])).unwrap();
         let mut bad = profile(&["ptrace"]);
         bad.syscalls[0].args.push(Condition::masked(6, 1, 1));
         assert!(matches!(
-            store.apply("varmor-demo-web", &bad),
+            store.write("varmor-demo-web", &bad),
             Err(StoreError::Profile { .. })
         ));
         let text = fs::read_to_string(folder.path().join("varmor-demo-web")).unwrap();
@@ -264,7 +314,7 @@ mod tests {
         symlink(&victim, path.join(".varmor-varmor-demo-web")).unwrap();
         fs::write(path.join(".varmor-varmor-old"), "half").unwrap();
         let mut store = SeccompStore::open(&path).unwrap();
-        store.apply("varmor-demo-web", &profile(&["splice"])).unwrap();
+        store.write("varmor-demo-web", &profile(&["splice"])).unwrap();
         assert_eq!(fs::read_to_string(&victim).unwrap(), "untouched");
         assert!(
             fs::read_to_string(path.join("varmor-demo-web"))
@@ -272,5 +322,36 @@ mod tests {
                 .contains("splice")
         );
         assert_eq!(fs::read_dir(&path).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_policy_becomes_the_file_that_its_name_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = SeccompStore::open(folder.path()).unwrap();
+        let store: &mut dyn ProfileStore = &mut store;
+        let mut policy = Profile {
+            name: "varmor-demo-web".to_owned(),
+            seccomp: vec![profile(&["splice", "tee"])],
+            ..Profile::default()
+        };
+        assert_eq!(store.apply(&policy).unwrap().rules, 2);
+        let written = || fs::read_to_string(folder.path().join("varmor-demo-web")).unwrap();
+        assert_eq!(written(), policy.seccomp[0].to_json());
+        assert_eq!(store.profiles().unwrap(), ["varmor-demo-web"]);
+
+        let before = written();
+        policy.seccomp.push(profile(&["ptrace"]));
+        assert!(
+            store
+                .apply(&policy)
+                .unwrap_err()
+                .to_string()
+                .contains("2 filters")
+        );
+        policy.seccomp.clear();
+        assert!(store.apply(&policy).is_err());
+        assert_eq!(written(), before);
+        store.remove("varmor-demo-web").unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }

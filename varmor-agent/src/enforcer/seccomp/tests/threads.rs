@@ -15,7 +15,9 @@ const NOWHERE: u64 = 0;
 /// What a question finds in a thread with the filter.
 fn under<T: Send + 'static>(filter: OciSeccomp, question: impl FnOnce() -> T + Send + 'static) -> T {
     std::thread::spawn(move || {
-        assemble(&filter).unwrap().load(Threads::This).unwrap();
+        let mut filter = assemble(&filter).unwrap();
+        filter.prepare(Threads::This).unwrap();
+        filter.load().unwrap();
         question()
     })
     .join()

@@ -1,6 +1,7 @@
 //! `suite`: test suites that run inside a guest, one JSON line per case.
 
 mod guest;
+mod seccomp;
 
 use std::{panic, process::ExitCode, time::Instant};
 
@@ -31,7 +32,7 @@ pub(crate) enum Verdict {
 }
 
 /// Every suite by its name.
-const SUITES: &[(&str, &[Case])] = &[("guest", guest::CASES)];
+const SUITES: &[(&str, &[Case])] = &[("guest", guest::CASES), ("seccomp", seccomp::CASES)];
 
 #[derive(Serialize)]
 struct Line<'a> {
