@@ -157,13 +157,18 @@ impl Builder<'_> {
             }
             self.built_in(rules, verdict);
         } else if !self.labels().is_empty() {
-            let message =
-                "violations of built-in rules are neither refused nor logged: the rules have no effect";
+            let mut message =
+                "violations of built-in rules are neither refused nor logged: the rules have no effect"
+                    .to_owned();
+            if self.enforcers.contains(Enforcers::SECCOMP) {
+                // A filter has no third answer: what it does not refuse there, it logs.
+                message.push_str(" but in the filter of Seccomp, which logs");
+            }
             let field = format!("{RULES}.allowViolations");
             self.report(
                 Severity::Warning,
                 &field,
-                message.to_owned(),
+                message,
                 "add `auditViolations: true` to log them",
             );
         }

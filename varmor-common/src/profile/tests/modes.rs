@@ -1,8 +1,9 @@
 //! Modes, switches and names.
 
-use super::{built, enhance, objects, profile, said, verdicts};
-use crate::policy::Enforcers;
-use crate::profile::{ProfileMode, Verdict, profile_name};
+use super::{built, enhance, objects, profile, said, text, verdicts};
+use crate::compile::seccomp::{self, Inputs};
+use crate::policy::{Enforcers, ObservedSyscalls, load, render};
+use crate::profile::{NodeFacts, ProfileMode, Verdict, build_with, profile_name};
 
 #[test]
 fn profiles_are_named_after_their_policy() {
@@ -178,6 +179,43 @@ fn a_rule_that_only_some_of_the_enforcers_hold_is_noted_and_one_that_none_holds_
     );
     let lines = said(&with("BPFSeccomp"));
     assert!(lines.iter().all(|line| line.contains("note:")), "{lines:?}");
+}
+
+#[test]
+fn of_a_policy_for_seccomp_its_compiler_says_what_is_held_and_nothing_is_said_twice() {
+    let fields = "hardeningRules: [disallow-create-user-ns, disallow-umount, \
+                  disable-cap-privileged]\nattackProtectionRules: [{rules: [disable-shell], targets: \
+                  [/bin/x]}]\nsyscallRawRules: [{names: [mkdir], action: SCMP_ACT_LOG, errnoRet: 1}]\nallowViolations: true";
+    let policy = enhance(fields).replace("enforcer: BPF", "enforcer: Seccomp");
+    let lines = said(&policy);
+    assert!(lines.len() >= 3, "{lines:?}");
+    let loaded = load("p.yaml", text(&policy).as_bytes());
+    let compiled = seccomp::compile(&loaded.documents[0], Inputs::default());
+    assert_eq!(lines, compiled.diagnostics.iter().map(render).collect::<Vec<_>>());
+    assert_eq!(profile(&policy).seccomp, [compiled.profile.expect("no errors")]);
+}
+
+#[test]
+fn a_filter_that_needs_a_recording_is_built_with_one_and_refused_without() {
+    let policy =
+        "enforcer: Seccomp\nmode: DefenseInDepth\ndefenseInDepth: {seccomp: {profileType: BehaviorModel}}";
+    let lines = said(policy);
+    assert!(
+        lines.len() == 1 && lines[0].contains("no behaviour model for this policy yet"),
+        "{lines:?}"
+    );
+    let observed = ObservedSyscalls {
+        syscalls: vec!["mkdir".to_owned()],
+    };
+    let inputs = Inputs {
+        observed: Some(&observed),
+        ..Inputs::default()
+    };
+    let loaded = load("p.yaml", text(policy).as_bytes());
+    let built = build_with(&loaded.documents[0], &NodeFacts::default(), inputs);
+    let filter = &built.profile.expect("a recording").seccomp[0];
+    let allowed = filter.syscalls.iter().flat_map(|rule| &rule.names);
+    assert_eq!(allowed.filter(|name| *name == "mkdir").count(), 1);
 }
 
 #[test]
