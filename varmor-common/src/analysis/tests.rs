@@ -370,8 +370,8 @@ fn odd_rules_are_said() {
     }
     let ids = "mode: EnhanceProtect, enhanceProtect: {hardeningRules: [disallow-umount, DISALLOW_UMOUNT]}";
     assert!(warnings(ids)[0].contains("named twice"));
-    let allow = "mode: DefenseInDepth, defenseInDepth: {seccomp: {profileType: Custom, customProfile: '{}'}, bpf: \
-                 {profileType: Custom, customProfile: {files: [{qualifiers: [deny], pattern: '/etc/**', permissions: \
+    let allow = "mode: DefenseInDepth, defenseInDepth: {seccomp: {profileType: Custom, customProfile: \
+                 '{\"defaultAction\": \"SCMP_ACT_ERRNO\"}'}, bpf: {profileType: Custom, customProfile: {files: [{qualifiers: [deny], pattern: '/etc/**', permissions: \
                  [all]}, {qualifiers: [], pattern: '/etc/x', permissions: [read]}]}}}";
     assert!(warnings(allow)[0].contains("can never speak"));
     let exec = "mode: EnhanceProtect, enhanceProtect: {bpfRawRules: {processes: [{qualifiers: [deny], pattern: '**', \
