@@ -26,7 +26,6 @@ pub fn admits(symbol: u64, first: impl FnOnce(u64) -> u8, second: impl FnOnce(u6
 
 /// 1 to 128, of the highest bits; the lowest bits are the slot.
 #[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "seven bits remain")]
 const fn tag(symbol: u64) -> u8 {
     (symbol >> 57) as u8 + 1
 }
