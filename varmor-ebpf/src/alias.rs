@@ -15,11 +15,13 @@ use crate::{
     identity::Subject,
     kernel::probe,
     maps::{self, state},
+    name::{Name, hash_long},
     offsets::{
         DENTRY_SB, HASH_KEY, MNTNS_EVENT, MNTNS_ROOT, MOUNT_CHILDREN, MOUNT_PARENT, MOUNT_VFSMOUNT,
         NSPROXY_MNT, SB_MAGIC, SB_ROOT, TASK_NSPROXY, VFSMOUNT_ROOT,
     },
-    path::{Name, climb, enter, fault_of, filesystem, hash_long, may_have, pack, step},
+    path::{climb, fault_of, filesystem, pack},
+    step::{enter, may_have, step},
 };
 
 /// Most steps through the tree of mounts; a mount takes one or two.

@@ -15,9 +15,11 @@ mod identity;
 mod kernel;
 mod maps;
 mod mount;
+mod name;
 mod offsets;
 mod path;
 mod seen;
+mod step;
 mod verdict;
 
 #[panic_handler]

@@ -3,31 +3,26 @@
 //! `walk` reads the first mount with typed loads; what lies above it, and everything in rare hooks, is climbed
 //! by functions that take plain addresses, which the verifier checks once for all callers. No string is built.
 
-use core::ffi::c_void;
-
-use aya_ebpf::helpers::generated::bpf_probe_read_kernel;
 use varmor_common::{
     abi::{
-        Descriptor, FAULT_DEPTH, FAULT_DETACHED, FAULT_DISCONNECTED, FAULT_READ, FAULT_TABLE, FILTER,
-        FILTER_SEVERAL, GLOB_DEAD, GLOB_START, MASK_ALLOW, MAX_DEPTH, PERM_APPEND, PERM_READ, PERM_STRUCT,
-        PERM_WRITE, PROFILE_FILESYSTEMS, STATE_EMITS, STATE_ENDS, STATE_GLOBS, STATE_MOVES, Transition,
-        patch,
+        FAULT_DEPTH, FAULT_DETACHED, FAULT_DISCONNECTED, FAULT_READ, FAULT_TABLE, MASK_ALLOW, MAX_DEPTH,
+        PERM_APPEND, PERM_READ, PERM_STRUCT, PERM_WRITE, PROFILE_FILESYSTEMS, STATE_EMITS, STATE_ENDS,
+        STATE_GLOBS, STATE_MOVES, patch,
     },
-    matcher::{
-        NameHash, Tables, class_symbol, filesystem_step, filesystem_symbol, filter, glob_step, merge, next,
-    },
+    matcher::{filesystem_step, filesystem_symbol, merge},
 };
 
 use crate::{
     field::{cast, half, number, pointer, word, word_of},
     identity::Subject,
-    kernel::{Typed, mask, probe, scalar},
+    kernel::{Typed, probe, scalar},
     maps::{self, state},
+    name::{INLINE_NAME, Name, hash_long, inline_hash, known_symbol, parent_of, symbol_of},
     offsets::{
-        ANONYMOUS_BY, DENTRY_NAME, DENTRY_NAME_LEN, DENTRY_PARENT, HASH_KEY, HAVE_CAST, ID_DENTRY, ID_MNTNS,
-        ID_MOUNT, ID_VFSMOUNT, MNTNS_INUM, MNTNS_SEQ, MOUNT_NAMESPACE, MOUNT_PARENT, MOUNT_VFSMOUNT,
-        VFSMOUNT_ROOT,
+        ANONYMOUS_BY, DENTRY_NAME, HASH_KEY, HAVE_CAST, ID_MNTNS, ID_MOUNT, ID_VFSMOUNT, MNTNS_INUM,
+        MNTNS_SEQ, MOUNT_NAMESPACE, MOUNT_PARENT, MOUNT_VFSMOUNT, VFSMOUNT_ROOT,
     },
+    step::{NO_SYMBOL, Transitions, advance, enter, may_have, step},
 };
 
 /// Collected emissions of a file walk: masks in bits 0..24, a fault in bits 24..32, the site above.
@@ -37,9 +32,6 @@ pub const MOUNT_FAULT: u64 = 1 << 63;
 /// Flag in the `artefact_request` argument: the walk collects mount classes instead of permission masks.
 pub const COLLECT_CLASSES: u64 = 1 << 63;
 
-/// Names of this length and more are not stored in the dentry itself on some kernel (`DNAME_INLINE_LEN` is at
-/// least 32 with its trailing zero).
-const INLINE_NAME: u64 = 32;
 /// `ERR_PTR(-EINVAL)`: the namespace of a kernel-internal mount (`MNT_NS_INTERNAL`).
 const MNT_NS_INTERNAL: u64 = -22i64 as u64;
 
@@ -70,32 +62,6 @@ const fn collect(collect_classes: bool, collected: u64, says: u64, site: u32, re
     } else {
         merge(collected, says, site, request)
     }
-}
-
-#[inline(always)]
-pub fn may_have(artefact: u32, profile: &Descriptor, symbol: u64) -> bool {
-    filter::admits(
-        symbol,
-        |symbol| {
-            let slot = mask::<{ FILTER as i32 - 1 }>(symbol) as usize;
-            // SAFETY: `slot` is below `FILTER`.
-            unsafe { *profile.filter.as_ptr().add(slot) }
-        },
-        |symbol| several(artefact, symbol) as u8,
-    )
-}
-
-/// The entry of the second filter. A function of its own, for it is rarely asked.
-#[unsafe(no_mangle)]
-#[inline(never)]
-pub extern "C" fn several(artefact: u32, symbol: u64) -> u32 {
-    let Some(profile) = maps::descriptor(artefact) else {
-        // Admitted: the step finds that the tables are damaged.
-        return 0xff;
-    };
-    let slot = mask::<{ FILTER_SEVERAL as i32 - 1 }>(symbol) as usize;
-    // SAFETY: `slot` is below `FILTER_SEVERAL`.
-    u32::from(unsafe { *profile.filter_several.as_ptr().add(slot) })
 }
 
 /// Walks from `dentry` on `mount` to the root with the file automaton.
@@ -193,193 +159,6 @@ const FACTS_SHIFT: u32 = 48;
 #[inline(always)]
 pub const fn pack(artefact: u32, request: u32) -> u64 {
     artefact as u64 | ((request as u64) << 32)
-}
-
-/// The symbol of a name that is stored in the dentry, whose inline array has at least 32 bytes (a fact that the
-/// loader checks). What stands behind the name in its last word is not the name's.
-#[inline(always)]
-fn inline_hash(key: u64, dentry: Typed, length: u64) -> u64 {
-    let mut hash = NameHash::new(key);
-    // SAFETY: `dentry` is a BTF pointer; the words are within the inline array.
-    unsafe {
-        if length > 0 {
-            hash = hash.word(word::<{ patch::DENTRY_NAME_0 }>(dentry) & keep(length));
-        }
-        if length > 8 {
-            hash = hash.word(word::<{ patch::DENTRY_NAME_8 }>(dentry) & keep(length - 8));
-        }
-        if length > 16 {
-            hash = hash.word(word::<{ patch::DENTRY_NAME_16 }>(dentry) & keep(length - 16));
-        }
-        if length > 24 {
-            hash = hash.word(word::<{ patch::DENTRY_NAME_24 }>(dentry) & keep(length - 24));
-        }
-    }
-    hash.finish(length)
-}
-
-/// By number of bytes: the mask that keeps them. A table, because a shift by a variable number costs five instructions.
-static KEEP: [u64; 8] = [
-    0,
-    0xff,
-    0xffff,
-    0xff_ffff,
-    0xffff_ffff,
-    0xff_ffff_ffff,
-    0xffff_ffff_ffff,
-    0xff_ffff_ffff_ffff,
-];
-
-/// Keeps the first `rest` bytes of a word, all of them if `rest` is 8 or more.
-#[inline(always)]
-pub fn keep(rest: u64) -> u64 {
-    if rest < 8 {
-        // SAFETY: the masked index is below 8.
-        unsafe { *KEEP.as_ptr().add(mask::<7>(rest) as usize) }
-    } else {
-        u64::MAX
-    }
-}
-
-/// The symbol of the name at an address, read in chunks; an unreadable name hashes to 0, which no rule has.
-#[unsafe(no_mangle)]
-#[inline(never)]
-pub extern "C" fn hash_long(name: u64, length: u32) -> u64 {
-    let length = length & 255;
-    let mut hash = NameHash::new(HASH_KEY.load());
-    let mut offset = 0u32;
-    while offset < 256 {
-        if offset >= length {
-            break;
-        }
-        let rest = length - offset;
-        // 1 to 32, in a form that shows it to the verifier.
-        let take = mask::<31>(u64::from(if rest > 32 { 32 } else { rest }) - 1) as u32 + 1;
-        let mut words = [0u64; 4];
-        // SAFETY: at most the buffer's 32 bytes are written.
-        let failed = unsafe {
-            bpf_probe_read_kernel(
-                words.as_mut_ptr().cast::<c_void>(),
-                take,
-                (name + u64::from(offset)) as *const c_void,
-            )
-        };
-        if failed != 0 {
-            return 0;
-        }
-        let mut i = 0;
-        while i < 4 {
-            if rest <= i * 8 {
-                break;
-            }
-            hash = hash.word(words[i as usize]);
-            i += 1;
-        }
-        offset += 32;
-    }
-    hash.finish(u64::from(length))
-}
-
-/// The transitions of one artefact.
-struct Transitions(&'static maps::TransitionTable);
-
-impl Tables for Transitions {
-    /// The filter was asked where it saves something; here the table itself answers.
-    #[inline(always)]
-    fn may_have(&self, _symbol: u64) -> bool {
-        true
-    }
-
-    #[inline(always)]
-    fn transition(&self, key: &Transition) -> Option<u32> {
-        // SAFETY: entries of a loaded artefact never change, so the reference stays whole.
-        unsafe { self.0.get(key) }.copied()
-    }
-}
-
-/// A symbol that no rule has: the step takes the default.
-const NO_SYMBOL: u64 = 0;
-
-/// The state after one component in the high half, its flags in the low half. A function of its own, like `enter`: the
-/// verifier walks through it once and not in every round of the walk.
-#[unsafe(no_mangle)]
-#[inline(never)]
-pub extern "C" fn advance(artefact: u32, from: u32, symbol: u64, name: u64, length: u32) -> u64 {
-    let next = next_state(artefact, from, symbol, name, length);
-    match state(artefact, next) {
-        Some(record) => u64::from(next) << 32 | u64::from(record.flags),
-        // State 0 says nothing and stays; the walk's end finds that the table is damaged.
-        None => u64::from(STATE_ENDS),
-    }
-}
-
-/// Adds what a state says when it is entered.
-#[unsafe(no_mangle)]
-#[inline(never)]
-pub extern "C" fn enter(artefact: u32, number: u32, collected: u64, request: u32) -> u64 {
-    match state(artefact, number) {
-        Some(record) => merge(collected, record.now, record.now_site, request),
-        None => collected,
-    }
-}
-
-/// The state after one component; `name` (an address) is only read when the state has glob children.
-#[unsafe(no_mangle)]
-#[inline(never)]
-pub extern "C" fn step(artefact: u32, number: u32, symbol: u64, name: u64, length: u32) -> u32 {
-    next_state(artefact, number, symbol, name, length)
-}
-
-#[inline(always)]
-fn next_state(artefact: u32, number: u32, symbol: u64, name: u64, length: u32) -> u32 {
-    let Some(record) = state(artefact, number) else {
-        return 0;
-    };
-    if symbol == NO_SYMBOL && record.flags & STATE_GLOBS == 0 {
-        return record.default;
-    }
-    let Some(transitions) = maps::TRANSITIONS.get(artefact) else {
-        return record.default;
-    };
-    next(&Transitions(transitions), number, record, symbol, || {
-        let class = glob_class(artefact, name, length);
-        (class != 0).then(|| class_symbol(HASH_KEY.load(), class as u32))
-    })
-}
-
-/// The class of a file name under the profile's component globs.
-#[unsafe(no_mangle)]
-#[inline(never)]
-pub extern "C" fn glob_class(artefact: u32, name: u64, length: u32) -> u64 {
-    let length = length & 255;
-    let Some(rows) = maps::COMPONENT_GLOBS.get(artefact) else {
-        return 0;
-    };
-    let mut current = GLOB_START;
-    let mut offset = 0u32;
-    while offset < 256 {
-        if offset >= length || current == GLOB_DEAD {
-            break;
-        }
-        let Some(word) = probe::<u64>(name + u64::from(offset)) else {
-            return 0;
-        };
-        let mut word = word;
-        let mut i = 0;
-        while i < 8 {
-            if offset + i >= length {
-                break;
-            }
-            let Some(row) = maps::glob_row(rows, current) else {
-                return 0;
-            };
-            current = glob_step(row, word as u8);
-            word >>= 8;
-            i += 1;
-        }
-        offset += 8;
-    }
-    maps::glob_row(rows, current).map_or(0, |row| row.accept)
 }
 
 /// Takes the step into a filesystem from a mount's root dentry: when the mount shows only a part of the
@@ -578,75 +357,6 @@ fn place_of(own: u64) -> Option<[u64; 2]> {
     }
 }
 
-/// The folder that a dentry is in.
-#[inline(always)]
-fn parent_of(dentry: u64) -> Option<u64> {
-    word_of::<{ patch::DENTRY_PARENT }>(dentry, DENTRY_PARENT.load(), ID_DENTRY.load())
-}
-
-/// The symbol of a dentry's name if some rule may know it, else `NO_SYMBOL`.
-#[unsafe(no_mangle)]
-#[inline(never)]
-pub extern "C" fn known_symbol(artefact: u32, dentry: u64) -> u64 {
-    let symbol = read_symbol(dentry);
-    match maps::descriptor(artefact) {
-        Some(profile) if !may_have(artefact, profile, symbol) => NO_SYMBOL,
-        // Without a descriptor: the step finds that the tables are damaged.
-        _ => symbol,
-    }
-}
-
-/// The symbol of a dentry's name.
-#[unsafe(no_mangle)]
-#[inline(never)]
-pub extern "C" fn symbol_of(dentry: u64) -> u64 {
-    read_symbol(dentry)
-}
-
-/// The symbol of a dentry's name; 0 for an unreadable one. Not for the climb itself, whose stack frame has no room for a
-/// copy of the name.
-#[inline(always)]
-fn read_symbol(dentry: u64) -> u64 {
-    let key = HASH_KEY.load();
-    if HAVE_CAST.load() != 0 {
-        let typed = cast(dentry, ID_DENTRY.load());
-        // SAFETY: a cast pointer.
-        let length = unsafe { half::<{ patch::DENTRY_NAME_LEN }>(typed) };
-        return if length < INLINE_NAME {
-            inline_hash(key, typed, length)
-        } else {
-            match probe(dentry + u64::from(DENTRY_NAME.load())) {
-                Some(name) => hash_long(name, length as u32),
-                None => 0,
-            }
-        };
-    }
-    // From the name's hash to the short name, a fact that the loader checks.
-    let Some([hash_length, name, _, words @ ..]) =
-        probe::<[u64; 7]>(dentry + u64::from(DENTRY_NAME_LEN.load()) - 4)
-    else {
-        return 0;
-    };
-    let length = hash_length >> 32;
-    if length >= INLINE_NAME {
-        return hash_long(name, length as u32);
-    }
-    let mut hash = NameHash::new(key);
-    if length > 0 {
-        hash = hash.word(words[0] & keep(length));
-    }
-    if length > 8 {
-        hash = hash.word(words[1] & keep(length - 8));
-    }
-    if length > 16 {
-        hash = hash.word(words[2] & keep(length - 16));
-    }
-    if length > 24 {
-        hash = hash.word(words[3] & keep(length - 24));
-    }
-    hash.finish(length)
-}
-
 /// What the topmost mount of a walk belongs to.
 enum End {
     /// A mount namespace.
@@ -698,39 +408,6 @@ fn end_of_walk(mount: u64) -> End {
 #[inline(always)]
 pub fn is_detached(mount: u64) -> bool {
     matches!(end_of_walk(mount), End::Detached)
-}
-
-/// The fields of a dentry that a climb needs.
-pub struct Name {
-    pub parent: u64,
-    pub name: u64,
-    pub length: u32,
-}
-
-impl Name {
-    #[inline(always)]
-    pub fn read(dentry: u64) -> Option<Self> {
-        if HAVE_CAST.load() != 0 {
-            // Until 6.16 the verifier takes the name's address for a number, later for a pointer: so it is read as bytes.
-            let name = probe(dentry + u64::from(DENTRY_NAME.load()))?;
-            let dentry = cast(dentry, ID_DENTRY.load());
-            // SAFETY: a cast pointer.
-            return unsafe {
-                Some(Self {
-                    parent: number(pointer::<{ patch::DENTRY_PARENT }>(dentry)),
-                    name,
-                    length: half::<{ patch::DENTRY_NAME_LEN }>(dentry) as u32,
-                })
-            };
-        }
-        // `d_parent`, `d_name.{hash,len}` and `d_name.name` are neighbours, a fact that the loader checks.
-        let [parent, hash_length, name] = probe::<[u64; 3]>(dentry + u64::from(DENTRY_PARENT.load()))?;
-        Some(Self {
-            parent,
-            name,
-            length: (hash_length >> 32) as u32,
-        })
-    }
 }
 
 /// The addresses of a `struct path` hook argument: dentry and mount.

@@ -12,8 +12,8 @@ use varmor_common::abi::{EVENT_TEXT, EVENT_TEXTS, MAX_DEPTH, RawEvent};
 use crate::{
     kernel::{mask, probe},
     maps::EVENTS,
+    name::Name,
     offsets::{MOUNT_PARENT, MOUNT_VFSMOUNT, VFSMOUNT_ROOT},
-    path::Name,
 };
 
 const HEAD: usize = size_of::<RawEvent>();

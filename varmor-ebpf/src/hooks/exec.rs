@@ -9,11 +9,13 @@ use crate::{
     field,
     identity::{Subject, add_pending},
     kernel::{Typed, pointer, probe, raw_argument, scalar},
+    name::{hash_long, keep},
     offsets::{
         BACKING_MODE, BACKING_PATH, BPRM_FILE, BPRM_FILENAME, FILE_PATH, PATH_DENTRY, PATH_MNT, TASK_PTRACE,
         VMA_FILE,
     },
-    path::{self, COLLECT_CLASSES, MOUNT_FAULT, hash_long, keep, may_have, walk},
+    path::{self, COLLECT_CLASSES, MOUNT_FAULT, walk},
+    step::may_have,
     verdict::{ALLOW, DENY, file, file_within, lost},
 };
 
