@@ -65,13 +65,16 @@ fn run(session: &Session, program: usize) -> Launched {
     launch(PROGRAMS, program, session, true)
 }
 
-/// Losses that the kernel counted, by whatever name the counters have.
+/// Events that were counted instead of written: the ring was full, the profile was above its rate, or an equal event
+/// was within the last second.
 fn losses(status: &Value) -> u64 {
-    let counters = &status["counters"];
-    ["lost", "suppressed", "limited"]
-        .iter()
-        .filter_map(|name| counters[*name].as_u64())
-        .sum()
+    let of_profiles = status["activity"].as_array().into_iter().flatten();
+    let counted = of_profiles.flat_map(|profile| {
+        ["lost", "limited", "repeated"]
+            .into_iter()
+            .filter_map(|name| profile[name].as_u64())
+    });
+    counted.sum()
 }
 
 fn flooded(session: &Session) -> Row {
