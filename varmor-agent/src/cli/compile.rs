@@ -86,13 +86,18 @@ fn filter(policies: &Policies, document: &Document, output: Output) -> anyhow::R
     Ok(profile.to_json())
 }
 
-/// The text for `apparmor_parser`, for kernels that have every kind of rule.
-fn text_of_profile(policies: &Policies, document: &Document, output: Output) -> anyhow::Result<String> {
+/// What the policy means; errors end the command.
+fn profile_of(policies: &Policies, document: &Document) -> anyhow::Result<Profile> {
     let built = policies.build(document);
     report(document, &built.diagnostics)?;
-    let profile = built
+    built
         .profile
-        .context("the profile has no errors and is not there")?;
+        .context("the profile has no errors and is not there")
+}
+
+/// The text for `apparmor_parser`, for kernels that have every kind of rule.
+fn text_of_profile(policies: &Policies, document: &Document, output: Output) -> anyhow::Result<String> {
+    let profile = profile_of(policies, document)?;
     let artefact = apparmor::compile(&profile, apparmor::Features::ALL)?
         .with_context(|| format!("{} does not name the enforcer AppArmor", document.identity()))?;
     let unsupported = artefact.unsupported;
@@ -113,12 +118,7 @@ fn text_of_profile(policies: &Policies, document: &Document, output: Output) -> 
 
 /// The tables of the kernel, summarised.
 fn tables(policies: &Policies, document: &Document, output: Output) -> anyhow::Result<String> {
-    let built = policies.build(document);
-    report(document, &built.diagnostics)?;
-    let profile = built
-        .profile
-        .context("the profile has no errors and is not there")?;
-    let profile = profile
+    let profile = profile_of(policies, document)?
         .part_for(Enforcers::BPF)
         .with_context(|| format!("{} does not name the enforcer BPF", document.identity()))?;
     let artefact = bpf::compile(&profile, KEY)?;

@@ -7,8 +7,10 @@ mod battery;
 mod bench;
 mod cost;
 mod demo;
+mod disk;
 mod enforce;
 mod life;
+mod line;
 mod suites;
 
 use std::process::ExitCode;

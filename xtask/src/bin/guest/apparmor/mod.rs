@@ -8,12 +8,14 @@ mod raw;
 mod stage;
 mod table;
 
-use std::{collections::BTreeMap, fs, process::Command, process::ExitCode, time::Instant};
+use std::{fs, process::Command, process::ExitCode, time::Instant};
 
-use anyhow::{Context, Result, ensure};
-use serde::Serialize;
+use anyhow::{Context, Result};
 
-use crate::attack::{Failure, Outcome};
+use crate::{
+    attack::{self, Failure, Outcome, Outcomes},
+    line::Line,
+};
 use cases::Case;
 use entry::Entry;
 use operations::Done;
@@ -31,16 +33,6 @@ pub(crate) struct Args {
 }
 
 const VARMOR: &str = "/varmor";
-
-#[derive(Serialize)]
-struct Line<'a> {
-    suite: &'a str,
-    case: &'a str,
-    outcome: &'static str,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    detail: String,
-    ms: u128,
-}
 
 pub(crate) fn command(args: &Args) -> Result<ExitCode> {
     if let Some(name) = &args.operation {
@@ -113,8 +105,6 @@ fn attempt(names: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-type Outcomes = BTreeMap<String, Outcome>;
-
 /// What becomes of the operations, free or under a policy, and what was said beside.
 fn outcomes(policy: Option<&str>, names: &[&str]) -> Result<(Outcomes, String)> {
     let attempt = ["/varmor-guest", "apparmor", "--attempt", &names.join(",")].map(str::to_owned);
@@ -123,19 +113,7 @@ fn outcomes(policy: Option<&str>, names: &[&str]) -> Result<(Outcomes, String)> 
         Some(file) => command.args(["run", "--policy", file, "--"]).args(&attempt),
         None => command.args(&attempt[1..]),
     };
-    let output = command.output().context("start the operations")?;
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    ensure!(
-        output.status.success(),
-        "the operations ended with {}: {errors}",
-        output.status
-    );
-    let text = String::from_utf8(output.stdout).context("read the outcomes")?;
-    let outcomes = text
-        .lines()
-        .map(|line| serde_json::from_str(line).with_context(|| format!("read `{line}`")))
-        .collect::<Result<_>>()?;
-    Ok((outcomes, errors))
+    attack::outcomes(&mut command)
 }
 
 fn judge_entry(entry: &Entry) -> Result<&'static str> {
@@ -147,7 +125,7 @@ fn judge_entry(entry: &Entry) -> Result<&'static str> {
             detail: reason,
             ms: 0,
         };
-        println!("{}", serde_json::to_string(&line)?);
+        line.say()?;
         return Ok("skipped");
     }
     let policy = cases::policy_with_rule(entry.rule);
@@ -212,7 +190,7 @@ fn print(case: &str, good: bool, detail: String, ms: u128) -> Result<bool> {
         detail,
         ms,
     };
-    println!("{}", serde_json::to_string(&line)?);
+    line.say()?;
     Ok(good)
 }
 

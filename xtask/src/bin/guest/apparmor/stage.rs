@@ -3,10 +3,9 @@
 use std::{
     fs,
     os::unix::fs::{PermissionsExt, symlink},
-    process::Command,
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use nix::mount::{MsFlags, mount};
 
 const NOTHING: Option<&str> = None;
@@ -92,19 +91,7 @@ fn copy(source: &str, program: &str) -> Result<()> {
 
 /// A file as the disk `/dev/loop0`, with a filesystem at /disk.
 fn disk() -> Result<()> {
-    fs::File::create("/tmp/disk")?.set_len(8 << 20)?;
-    for command in [
-        &["mke2fs", "-F", "/tmp/disk"][..],
-        &["losetup", "/dev/loop0", "/tmp/disk"],
-        &["mount", "-t", "ext2", "/dev/loop0", "/disk"],
-    ] {
-        let output = Command::new("/bin/busybox").args(command).output()?;
-        ensure!(
-            output.status.success(),
-            "{command:?}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
+    crate::disk::attach()?;
     fs::write("/disk/file", "content")?;
     Ok(())
 }

@@ -3,6 +3,7 @@
 mod exec;
 mod files;
 mod network;
+mod outcomes;
 mod privilege;
 
 use std::{
@@ -13,6 +14,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use nix::errno::Errno;
+pub(crate) use outcomes::{Outcomes, outcomes};
 use serde::{Deserialize, Serialize};
 
 #[derive(clap::Args)]

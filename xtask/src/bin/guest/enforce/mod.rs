@@ -20,16 +20,17 @@ mod targets;
 mod unix;
 
 use std::{
-    collections::BTreeMap,
     process::{Command, ExitCode},
     time::Instant,
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use attempt::{Attempt, Expect};
-use serde::Serialize;
 
-use crate::attack::Outcome;
+use crate::{
+    attack::{Outcome, Outcomes, outcomes},
+    line::Line,
+};
 
 const VARMOR: &str = "/varmor";
 
@@ -49,15 +50,6 @@ pub(crate) struct Args {
     /// Make one attempt (internal)
     #[arg(long)]
     one: Option<String>,
-}
-
-#[derive(Serialize)]
-struct Line<'a> {
-    suite: &'static str,
-    case: &'a str,
-    outcome: &'static str,
-    detail: String,
-    ms: u128,
 }
 
 pub(crate) fn command(args: &Args) -> Result<ExitCode> {
@@ -165,7 +157,7 @@ fn judge(policy: &str, text: &str) -> Result<bool> {
             detail,
             ms: 0,
         };
-        println!("{}", serde_json::to_string(&line)?);
+        line.say()?;
     }
     let line = Line {
         suite: "enforce",
@@ -174,27 +166,8 @@ fn judge(policy: &str, text: &str) -> Result<bool> {
         detail: String::new(),
         ms,
     };
-    println!("{}", serde_json::to_string(&line)?);
+    line.say()?;
     Ok(good)
-}
-
-type Outcomes = BTreeMap<String, Outcome>;
-
-/// What became of the attempts, and what was said beside.
-fn outcomes(command: &mut Command) -> Result<(Outcomes, String)> {
-    let output = command.output().context("start the attempts")?;
-    let errors = String::from_utf8_lossy(&output.stderr);
-    ensure!(
-        output.status.success(),
-        "the attempts ended with {}: {errors}",
-        output.status
-    );
-    let text = String::from_utf8(output.stdout).context("read the outcomes")?;
-    let outcomes = text
-        .lines()
-        .map(|line| serde_json::from_str(line).with_context(|| format!("read `{line}`")))
-        .collect::<Result<_>>()?;
-    Ok((outcomes, errors.into_owned()))
 }
 
 fn verdict(

@@ -159,19 +159,7 @@ fn mounts_and_addresses() -> Result<()> {
 
 /// A file as the disk `/dev/loop0`, with a filesystem at /disk, and a node of it with a name of its own.
 fn disk() -> Result<()> {
-    fs::File::create("/tmp/disk")?.set_len(8 << 20)?;
-    for command in [
-        &["mke2fs", "-F", "/tmp/disk"][..],
-        &["losetup", "/dev/loop0", "/tmp/disk"],
-        &["mount", "-t", "ext2", "/dev/loop0", "/disk"],
-    ] {
-        let output = Command::new("/bin/busybox").args(command).output()?;
-        ensure!(
-            output.status.success(),
-            "{command:?}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
+    crate::disk::attach()?;
     let number = nix::sys::stat::stat("/dev/loop0")?.st_rdev;
     let (kind, mode) = (nix::sys::stat::SFlag::S_IFBLK, nix::sys::stat::Mode::S_IRUSR);
     nix::sys::stat::mknod("/open/innocent", kind, mode, number)?;

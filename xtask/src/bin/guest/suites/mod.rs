@@ -6,7 +6,8 @@ mod seccomp;
 use std::{panic, process::ExitCode, time::Instant};
 
 use anyhow::{Result, bail};
-use serde::Serialize;
+
+use crate::line::Line;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -33,16 +34,6 @@ pub(crate) enum Verdict {
 
 /// Every suite by its name.
 const SUITES: &[(&str, &[Case])] = &[("guest", guest::CASES), ("seccomp", seccomp::CASES)];
-
-#[derive(Serialize)]
-struct Line<'a> {
-    suite: &'a str,
-    case: &'a str,
-    outcome: &'static str,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    detail: String,
-    ms: u128,
-}
 
 pub(crate) fn command(args: &Args) -> Result<ExitCode> {
     if let Some(unknown) = args
@@ -73,7 +64,7 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
                 detail,
                 ms: start.elapsed().as_millis(),
             };
-            println!("{}", serde_json::to_string(&line)?);
+            line.say()?;
         }
     }
     Ok(if good {
