@@ -50,6 +50,11 @@ impl What {
     }
 
     #[inline(always)]
+    pub const fn operation(self) -> u32 {
+        self.operation
+    }
+
+    #[inline(always)]
     pub const fn action(self, action: u32) -> Self {
         Self { action, ..self }
     }

@@ -6,7 +6,7 @@
 use aya_ebpf::helpers::generated::{
     bpf_get_current_ancestor_cgroup_id, bpf_get_current_cgroup_id, bpf_get_current_task,
 };
-use varmor_common::abi::{Descriptor, Label, Managed, SETTING_ADOPT, SLOT_NONE};
+use varmor_common::abi::{Descriptor, Label, MANAGED_CONTAINER, Managed, SETTING_ADOPT, SLOT_NONE};
 
 use crate::{kernel, maps, offsets};
 
@@ -110,6 +110,18 @@ pub fn clear_pending() {
     }
 }
 
+/// Notes what the task's mount(2) binds; 0 for any other mount.
+#[inline(always)]
+pub fn note_bind(source: u64, flags: u32) {
+    if let Some(label) = storage::current_mut() {
+        // SAFETY: as above.
+        unsafe {
+            (*label).bind_source = source;
+            (*label).bind_flags = flags;
+        }
+    }
+}
+
 /// The exec cannot fail any more: the task enters the noted groups for good.
 #[inline(always)]
 pub fn enter_pending() {
@@ -139,7 +151,7 @@ pub fn current_label() -> Option<Label> {
 #[inline(never)]
 fn adopt_current() -> Option<Label> {
     let (cgroup, managed) = managed_cgroup()?;
-    if managed.adopt_before == 0 {
+    if managed.kind != MANAGED_CONTAINER || managed.adopt_before == 0 {
         return None;
     }
     // SAFETY: the helper has no precondition.
@@ -175,6 +187,7 @@ pub fn managed_cgroup() -> Option<(u64, Managed)> {
     // No `Option` around them: what is undefined beside a `None` lies on the stack, and 6.1 refuses to copy it.
     let mut innermost = 0u64;
     let mut binding = 0u32;
+    let mut kind = 0u32;
     let mut adopt_before = 0u64;
     while level < ANCESTOR_LEVELS {
         // SAFETY: as above; 0 is returned for a level that does not exist.
@@ -186,6 +199,7 @@ pub fn managed_cgroup() -> Option<(u64, Managed)> {
             // Deeper levels come later: the innermost managed cgroup wins.
             innermost = id;
             binding = managed.binding;
+            kind = managed.kind;
             adopt_before = managed.adopt_before;
         }
         level += 1;
@@ -197,7 +211,7 @@ pub fn managed_cgroup() -> Option<(u64, Managed)> {
         innermost,
         Managed {
             binding,
-            _pad: 0,
+            kind,
             adopt_before,
         },
     ))
@@ -226,8 +240,10 @@ pub mod storage {
     use core::ffi::c_void;
 
     use aya_ebpf::bindings::task_struct;
+    use varmor_common::abi::patch;
 
     use super::Label;
+    use crate::field::pointer;
 
     const GET: u64 = 0;
     const CREATE: u64 = 1;
@@ -268,13 +284,18 @@ pub mod storage {
         }
     }
 
+    /// A task without any storage has no label: one load tells that of most tasks of a machine, and the helper, which
+    /// takes a lock on some kernels, is not called.
     #[inline(always)]
     pub fn current() -> Option<Label> {
-        // SAFETY: the helper has no precondition; the label belongs to the current task alone.
+        // SAFETY: the helper has no precondition, and its result is a BTF pointer; the label belongs to the current task
+        // alone.
         unsafe {
-            get(bpf_get_current_task_btf(), core::ptr::null_mut(), GET)
-                .as_ref()
-                .copied()
+            let task = bpf_get_current_task_btf();
+            if pointer::<{ patch::TASK_STORAGE }>(task.cast::<u8>()).is_null() {
+                return None;
+            }
+            get(task, core::ptr::null_mut(), GET).as_ref().copied()
         }
     }
 

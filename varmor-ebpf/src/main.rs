@@ -10,6 +10,7 @@ mod alias;
 mod audit;
 mod destination;
 mod field;
+mod gate;
 mod hooks;
 mod identity;
 mod kernel;

@@ -11,8 +11,8 @@ use aya_ebpf::{
 };
 use varmor_common::abi::{
     Binding, COUNTER_FAULTS, Descriptor, FAULTS, GlobRow, HitKey, Hits, MAX_ARTEFACTS, MAX_BINDINGS,
-    MAX_HITS, MAX_OWN, MAX_RECENT, MAX_SLOTS, Managed, NetRow, NetTest, Point, PointKey, Recent,
-    SETTINGS as SETTING_WORDS, SlotCounts, State, Transition,
+    MAX_HITS, MAX_MANAGED, MAX_OWN, MAX_RECENT, MAX_SLOTS, MAX_WAITING, Managed, NetRow, NetTest, Point,
+    PointKey, Recent, SETTINGS as SETTING_WORDS, SlotCounts, State, Transition, Waiting,
 };
 
 const NO_PREALLOC: usize = 1;
@@ -21,7 +21,15 @@ const ARTEFACTS: usize = MAX_ARTEFACTS as usize;
 
 /// Cgroup id -> how its tasks get their label.
 #[btf_map]
-pub static CGROUPS: HashMap<u64, Managed, { MAX_BINDINGS as usize }, NO_PREALLOC> = HashMap::new();
+pub static CGROUPS: HashMap<u64, Managed, { MAX_MANAGED as usize }, NO_PREALLOC> = HashMap::new();
+
+/// Process -> since when it waits at the gate. The agent takes entries out.
+#[btf_map]
+pub static WAITING: HashMap<u32, Waiting, { MAX_WAITING as usize }, NO_PREALLOC> = HashMap::new();
+
+/// Wakes the agent: somebody waits.
+#[map]
+pub static STARTS: RingBuf = RingBuf::with_byte_size(1 << 12, 0);
 
 /// Binding -> container and profile slot. An array: read on every hook of a protected task.
 #[btf_map]

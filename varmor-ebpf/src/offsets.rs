@@ -41,6 +41,7 @@ facts! {
     DENTRY_SB: u32,
     DENTRY_INODE: u32,
     INODE_MODE: u32,
+    INODE_INO: u32,
     SB_MAGIC: u32,
     SB_TYPE: u32,
     FSTYPE_NAME: u32,
@@ -89,6 +90,10 @@ facts! {
     TASK_CRED: u32,
     TASK_FLAGS: u32,
     TASK_PTRACE: u32,
+    TASK_NAMEIDATA: u32,
+    NAMEIDATA_NAME: u32,
+    FILENAME_NAME: u32,
+    TASK_STORAGE: u32,
     /// `backing_file.user_path`; 0 where a mapped file of an overlay has the user's path itself (before 6.7).
     BACKING_PATH: u32,
     /// `FMODE_BACKING`: the file is what an overlay reads, not what the user opened.

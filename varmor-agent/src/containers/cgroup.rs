@@ -50,6 +50,13 @@ impl Hierarchy {
             .ok_or(CgroupError::NotMounted)
     }
 
+    #[cfg(test)]
+    pub(super) fn at(root: &Path) -> Self {
+        Self {
+            root: root.to_owned(),
+        }
+    }
+
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
@@ -110,6 +117,38 @@ impl Hierarchy {
         }
         Ok(ids)
     }
+}
+
+/// The cgroup of the pod that this process is a container of, if its folder of the first level is one of `nests`.
+pub fn own_pod(hierarchy: &Hierarchy, nests: &BTreeSet<CgroupId>) -> Result<Option<CgroupId>, CgroupError> {
+    let path = process_path(std::process::id())?;
+    let own = Path::new(path.trim_start_matches('/'));
+    let is_nest = |folder: &Path| Ok(nests.contains(&hierarchy.id(&hierarchy.root.join(folder))?));
+    let Some(first) = own.components().next() else {
+        return Ok(None);
+    };
+    if !is_nest(first.as_ref())? {
+        return Ok(None);
+    }
+    // `/NEST/CONTAINER` is a container without a pod.
+    let pod = own
+        .parent()
+        .filter(|parent| *parent != Path::new(first.as_os_str()));
+    hierarchy.id(&hierarchy.root.join(pod.unwrap_or(own))).map(Some)
+}
+
+/// Whether one of the cgroups in which a process is, from the root down, is named after one of these containers.
+pub fn names_one_of<'a>(pid: u32, containers: &'a BTreeSet<String>) -> Result<Option<&'a str>, CgroupError> {
+    let path = process_path(pid)?;
+    let directories: Vec<&str> = path.split('/').collect();
+    Ok(containers
+        .iter()
+        .find(|container| {
+            directories
+                .iter()
+                .any(|directory| is_named_after(directory, container))
+        })
+        .map(String::as_str))
 }
 
 /// The cgroup v2 path of a process, as `/proc/PID/cgroup` says it.

@@ -22,12 +22,13 @@ use containerd_client::types::Envelope;
 use containerd_client::types::v1::Status as TaskStatus;
 use futures_util::FutureExt as _;
 use thiserror::Error;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tracing::{debug, info, warn};
 
 use super::Container;
 use super::cgroup::Hierarchy;
+use super::nest::nests;
 use super::oci::{Object, Role};
 use crate::enforcer::CgroupId;
 use crate::text::{MAX_NAME, clean};
@@ -37,6 +38,14 @@ use crate::text::{MAX_NAME, clean};
 pub struct Listing {
     /// The last complete list; `None` until the first one succeeded.
     pub containers: Option<Arc<Vec<Container>>>,
+    /// Ids of everything that containerd has a record of.
+    pub records: Arc<BTreeSet<String>>,
+    /// Ids of pause containers with a live task.
+    pub sandboxes: Arc<BTreeSet<String>>,
+    /// Cgroups below which containers appear.
+    pub nests: BTreeSet<CgroupId>,
+    /// When the list was begun: what it lacks did not exist then.
+    pub taken: Option<Instant>,
     /// Why there is no connection now.
     pub problem: Option<String>,
 }
@@ -75,13 +84,13 @@ enum WatchError {
     Cgroup(#[from] super::cgroup::CgroupError),
 }
 
-/// Keeps `listing` up to date for ever.
-pub async fn watch(socket: PathBuf, listing: watch::Sender<Listing>) {
+/// Keeps `listing` up to date for ever; `relist` asks for a list now.
+pub async fn watch(socket: PathBuf, listing: watch::Sender<Listing>, relist: Arc<Notify>) {
     let mut back_off = FIRST_BACK_OFF;
     let mut reported = String::new();
     loop {
         let started = Instant::now();
-        let Err(error) = session(&socket, &listing).await;
+        let Err(error) = session(&socket, &listing, &relist).await;
         if started.elapsed() > LAST_BACK_OFF {
             back_off = FIRST_BACK_OFF;
         }
@@ -100,12 +109,15 @@ pub async fn watch(socket: PathBuf, listing: watch::Sender<Listing>) {
 async fn session(
     socket: &Path,
     listing: &watch::Sender<Listing>,
+    asked: &Notify,
 ) -> Result<std::convert::Infallible, WatchError> {
     let channel = limited("connect", async { Ok(containerd_client::connect(socket).await) }).await??;
     let mut lister = Lister {
         channel: channel.clone(),
         hierarchy: Hierarchy::find()?,
         cgroups: BTreeMap::new(),
+        records: BTreeSet::new(),
+        sandboxes: BTreeSet::new(),
     };
     let filters = TOPICS.iter().map(|topic| format!("topic==\"{topic}\"")).collect();
     let mut client = EventsClient::new(channel);
@@ -118,6 +130,7 @@ async fn session(
     let mut relist = interval(RELIST);
     relist.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
+        let mut is_asked = false;
         tokio::select! {
             answer = &mut subscription, if events.is_none() => {
                 events = Some(answer.map_err(|source| call("subscribe", source))?.into_inner());
@@ -130,11 +143,15 @@ async fn session(
                     more.map_err(|source| call("events", source))?.ok_or(WatchError::Closed)?;
                 }
             }
+            () = asked.notified() => is_asked = true,
             _ = relist.tick() => {}
         }
-        let containers = lister.list().await?;
+        let taken = Instant::now();
+        let (containers, nests) = lister.list().await?;
         listing.send_if_modified(|listing| {
-            let same = listing.problem.is_none()
+            let same = !is_asked
+                && listing.problem.is_none()
+                && listing.nests == nests
                 && listing
                     .containers
                     .as_deref()
@@ -142,6 +159,10 @@ async fn session(
             if !same {
                 *listing = Listing {
                     containers: Some(Arc::new(containers)),
+                    records: Arc::new(lister.records.clone()),
+                    sandboxes: Arc::new(lister.sandboxes.clone()),
+                    nests,
+                    taken: Some(taken),
                     problem: None,
                 };
             }
@@ -162,24 +183,36 @@ struct Lister {
     channel: Channel,
     hierarchy: Hierarchy,
     /// By namespace, id and pid, which together name one task: its container cannot change its cgroup.
-    cgroups: BTreeMap<(String, String, u32), CgroupId>,
+    cgroups: BTreeMap<(String, String, u32), (CgroupId, PathBuf)>,
+    records: BTreeSet<String>,
+    sandboxes: BTreeSet<String>,
 }
 
 impl Lister {
-    /// All containers with a live task, in all namespaces.
-    async fn list(&mut self) -> Result<Vec<Container>, WatchError> {
+    /// All containers with a live task, in all namespaces, and the cgroups below which more may appear.
+    async fn list(&mut self) -> Result<(Vec<Container>, BTreeSet<CgroupId>), WatchError> {
         let mut client = NamespacesClient::new(self.channel.clone());
         let namespaces = limited("list namespaces", client.list(ListNamespacesRequest::default()))
             .await?
             .into_inner();
         let mut containers = Vec::new();
-        for namespace in namespaces.namespaces {
+        self.records.clear();
+        self.sandboxes.clear();
+        for namespace in &namespaces.namespaces {
             self.list_namespace(&namespace.name, &mut containers).await?;
         }
         let live: BTreeSet<_> = containers.iter().map(key).collect();
         self.cgroups.retain(|key, _| live.contains(key));
         containers.sort_by(|a, b| (&a.runtime_namespace, &a.id).cmp(&(&b.runtime_namespace, &b.id)));
-        Ok(containers)
+        let nests = nests(
+            &self.hierarchy,
+            namespaces
+                .namespaces
+                .iter()
+                .map(|namespace| namespace.name.as_str()),
+            self.cgroups.values().map(|(_, directory)| directory.as_path()),
+        );
+        Ok((containers, nests))
     }
 
     async fn list_namespace(
@@ -209,14 +242,13 @@ impl Lister {
                 )
             })
             .collect();
-        if tasks.is_empty() {
-            return Ok(());
-        }
         let objects = self.objects(namespace).await?;
+        self.records.extend(objects.keys().cloned());
         for (id, pid, started) in tasks {
             // A task without container object is in the middle of its removal.
             let Some(object) = objects.get(&id) else { continue };
             if object.role() == Role::Sandbox {
+                self.sandboxes.insert(id);
                 continue;
             }
             let sandbox = object.sandbox_id().and_then(|id| objects.get(id));
@@ -247,15 +279,15 @@ impl Lister {
 
     fn cgroup(&mut self, container: &Container) -> Option<CgroupId> {
         let key = key(container);
-        if let Some(cgroup) = self.cgroups.get(&key) {
+        if let Some((cgroup, _)) = self.cgroups.get(&key) {
             return Some(*cgroup);
         }
         match self
             .hierarchy
             .of_container(container.pid, &container.id, &container.runtime_namespace)
         {
-            Ok((cgroup, _)) => {
-                self.cgroups.insert(key, cgroup);
+            Ok((cgroup, directory)) => {
+                self.cgroups.insert(key, (cgroup, directory));
                 Some(cgroup)
             }
             Err(error) => {
@@ -326,7 +358,11 @@ mod tests {
     async fn absent_containerd_is_reported_and_never_an_empty_list() {
         let folder = tempfile::tempdir().unwrap();
         let (sender, mut receiver) = watch::channel(Listing::default());
-        let task = tokio::spawn(watch(folder.path().join("containerd.sock"), sender));
+        let task = tokio::spawn(watch(
+            folder.path().join("containerd.sock"),
+            sender,
+            Arc::default(),
+        ));
         timeout(Duration::from_secs(5), receiver.changed())
             .await
             .unwrap()

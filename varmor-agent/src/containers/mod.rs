@@ -2,6 +2,7 @@
 
 pub mod cgroup;
 mod containerd;
+mod nest;
 mod oci;
 
 use std::collections::BTreeMap;

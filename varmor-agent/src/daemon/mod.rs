@@ -9,10 +9,11 @@ pub mod state;
 mod worker;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tracing::info;
 use varmor_common::policy::Enforcers;
 use varmor_common::profile::Disk;
@@ -60,9 +61,11 @@ async fn serve(options: Options) -> anyhow::Result<()> {
     let folder_watch = tokio::spawn(folder::watch(options.policy_dir.clone(), rescan_sender));
 
     let (listing_sender, listing) = watch::channel(containers::Listing::default());
+    let relist = Arc::new(Notify::new());
     let container_watch = tokio::spawn(containers::watch(
         options.containerd_socket.clone(),
         listing_sender,
+        Arc::clone(&relist),
     ));
 
     let node = node::identity(options.node_name.as_deref());
@@ -77,7 +80,7 @@ async fn serve(options: Options) -> anyhow::Result<()> {
         .map(|store| Box::new(store) as Box<dyn ProfileStore>)
         .map_err(|error| EnforcerError::kernel("open the folder of seccomp profiles", error));
     stores.add(Enforcers::SECCOMP, seccomp);
-    let mut worker = Worker::new(&options, enforcer, stores, folder, recorder)?;
+    let mut worker = Worker::new(&options, enforcer, stores, folder, recorder, relist)?;
 
     tokio::select! {
         outcome = worker.run(rescan, listing) => outcome?,

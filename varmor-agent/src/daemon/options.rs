@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
+use crate::enforcer::bpf::WithoutAgent;
 use crate::logging::LogFormat;
 
 /// Protects the containers of this machine as the policies in a folder say.
@@ -38,6 +39,9 @@ pub struct Options {
     /// Folder on the BPF filesystem where programs and maps are pinned
     #[arg(long, value_name = "DIR", default_value = "/sys/fs/bpf/varmor")]
     pub bpffs: PathBuf,
+    /// What happens to a container that starts while no agent runs
+    #[arg(long, value_enum, default_value_t)]
+    pub without_agent: WithoutAgent,
 }
 
 #[cfg(test)]

@@ -1,10 +1,13 @@
 //! The one task that owns the enforcer: takes in changes, reconciles, records events, reports.
 
+mod gate;
+
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tracing::{error, info, warn};
 use varmor_common::policy::{self, Enforcers};
@@ -37,6 +40,12 @@ pub(super) struct Worker {
     /// In force; `None` until the folder was read once.
     policies: Option<Vec<PolicyObject>>,
     listing: Listing,
+    starts: Option<mpsc::Receiver<()>>,
+    /// Starts that wait at the gate: since when that is known here.
+    noticed: BTreeMap<u32, Instant>,
+    /// Asks for a list of the containers.
+    relist: Arc<Notify>,
+    marks_checked: Instant,
     reconciler: Reconciler,
     stores: Stores,
     recorder: Recorder,
@@ -52,10 +61,11 @@ pub(super) struct Worker {
 impl Worker {
     pub(super) fn new(
         options: &Options,
-        enforcer: BpfEnforcer,
+        mut enforcer: BpfEnforcer,
         stores: Stores,
         folder: Folder,
         recorder: Recorder,
+        relist: Arc<Notify>,
     ) -> anyhow::Result<Self> {
         let events = match enforcer.event_fd() {
             None => None,
@@ -66,9 +76,14 @@ impl Worker {
                 Some(wake_on(own).context("watch the event ring")?)
             }
         };
+        let starts = gate::open(&mut enforcer, options.without_agent)?;
         Ok(Self {
             enforcer,
             events,
+            starts: Some(starts),
+            noticed: BTreeMap::new(),
+            relist,
+            marks_checked: Instant::now(),
             folder,
             policies: None,
             listing: Listing::default(),
@@ -105,8 +120,11 @@ impl Worker {
                 }
                 Ok(()) = listing.changed() => {
                     self.listing = listing.borrow_and_update().clone();
+                    self.place_gates();
                     self.reconcile();
+                    self.answer_starts();
                 }
+                Some(()) = next(self.starts.as_mut()) => self.answer_starts(),
                 Some(()) = next(self.events.as_mut()) => self.drain(),
                 _ = tick.tick() => {
                     self.drain();
@@ -114,6 +132,8 @@ impl Worker {
                     self.recorder.tick();
                     self.restore_pins();
                     self.reconcile();
+                    self.answer_starts();
+                    self.forget_marks();
                     self.report();
                 }
             }
@@ -125,6 +145,7 @@ impl Worker {
         self.drain();
         self.repetitions();
         self.recorder.finish();
+        self.leave_gates();
         self.report();
     }
 

@@ -186,6 +186,7 @@ const FAULTS: [&str; abi::FAULTS as usize] = [
     "the label of a new task could not be stored",
     "a string is longer than what can be judged",
     "the mounts of the namespace are too many or changed meanwhile",
+    "no agent",
 ];
 
 /// `CAP_SYS_ADMIN`; an unknown number stays a number.
@@ -254,6 +255,7 @@ pub fn own(kind: u64) -> String {
         Ok(abi::OWN_PROGRAM) => "program".to_owned(),
         Ok(abi::OWN_LINK) => "link".to_owned(),
         Ok(abi::OWN_PROCESS) => "process".to_owned(),
+        Ok(abi::OWN_FOLDER) => "pin".to_owned(),
         _ => format!("object {kind}"),
     }
 }

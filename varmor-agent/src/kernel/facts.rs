@@ -21,6 +21,7 @@ const WANTED: &[Wanted] = &[
     ("DENTRY_SB", "dentry", &["d_sb"]),
     ("DENTRY_INODE", "dentry", &["d_inode"]),
     ("INODE_MODE", "inode", &["i_mode"]),
+    ("INODE_INO", "inode", &["i_ino"]),
     ("SB_MAGIC", "super_block", &["s_magic"]),
     ("SB_TYPE", "super_block", &["s_type"]),
     ("FSTYPE_NAME", "file_system_type", &["name"]),
@@ -68,6 +69,9 @@ const WANTED: &[Wanted] = &[
     ("TASK_CRED", "task_struct", &["cred"]),
     ("TASK_FLAGS", "task_struct", &["flags"]),
     ("TASK_PTRACE", "task_struct", &["ptrace"]),
+    ("TASK_NAMEIDATA", "task_struct", &["nameidata"]),
+    ("NAMEIDATA_NAME", "nameidata", &["name"]),
+    ("FILENAME_NAME", "filename", &["name"]),
     ("MAP_ID", "bpf_map", &["id"]),
     ("PROG_AUX", "bpf_prog", &["aux"]),
     ("AUX_ID", "bpf_prog_aux", &["id"]),
@@ -127,6 +131,9 @@ impl Facts {
             .map_or((2, 0), |field| (1, field.offset));
         let unix_sock = u32::from(btf.has_function("bpf_skc_to_unix_sock"));
         offsets.push(("HAVE_UNIX_SOCK", unix_sock));
+        // Since task storage exists (5.11); the object for older kernels does not ask.
+        let storage = btf.field("task_struct", "bpf_storage");
+        offsets.push(("TASK_STORAGE", storage.map_or(u32::MAX, |field| field.offset)));
         // From 6.7 the file behind a mapping of an overlay is the layer's, with the path that the user opened beside it.
         let backing = btf.field("backing_file", "user_path");
         offsets.push(("BACKING_PATH", backing.map_or(0, |field| field.offset)));

@@ -45,6 +45,8 @@ const EXEC_AND_FILE: HookGroups = EXEC.union(FILE);
 /// Devices are opened, made and mounted.
 const FILE_AND_DEVICE: HookGroups = FILE.union(HookGroups::DEVICE);
 const MOUNT_AND_DEVICE: HookGroups = MOUNT.union(HookGroups::DEVICE);
+/// Pins are removed and renamed like files.
+const FILE_AND_GUARD: HookGroups = FILE.union(GUARD);
 /// Both hold for credentials that a kernel thread of `io_uring` may take on.
 const CREDENTIAL: HookGroups = CAPABILITY.union(ATTRIBUTE);
 
@@ -69,11 +71,11 @@ pub const HOOKS: &[Hook] = &[
     hook("path_chown", FILE, CoveredBy("inode_setattr")),
     hook("path_mknod", FILE_AND_DEVICE, Required),
     hook("path_mkdir", FILE, Required),
-    hook("path_rmdir", FILE, Required),
-    hook("path_unlink", FILE, Required),
+    hook("path_rmdir", FILE_AND_GUARD, Required),
+    hook("path_unlink", FILE_AND_GUARD, Required),
     hook("path_symlink", FILE, Required),
     hook("path_link", FILE, Required),
-    hook("path_rename", FILE, Required),
+    hook("path_rename", FILE_AND_GUARD, Required),
     hook("bprm_check_security", EXEC_AND_FILE, Required),
     hook("bprm_committing_creds", HookGroups::TARGET, Required),
     hook("mmap_file", EXEC, Required),
@@ -92,6 +94,7 @@ pub const HOOKS: &[Hook] = &[
     hook("unix_stream_connect", UNIX, Required),
     hook("unix_may_send", UNIX, Required),
     hook("sb_mount", MOUNT_AND_FILE, Required),
+    hook("inode_follow_link", MOUNT, Required),
     hook("move_mount", MOUNT_AND_FILE, Required),
     hook("sb_kern_mount", MOUNT_AND_DEVICE, Required),
     hook("sb_umount", MOUNT_AND_FILE, Required),

@@ -41,8 +41,10 @@ pub const FAULT_LABEL: u32 = 7;
 pub const FAULT_LENGTH: u32 = 8;
 /// The mounts of the namespace are too many to look through, or changed meanwhile.
 pub const FAULT_MOUNTS: u32 = 9;
+/// A container would start, and there is no agent to say what it may do.
+pub const FAULT_ABSENT: u32 = 10;
 /// Number of fault reasons, for the counter map.
-pub const FAULTS: u32 = 10;
+pub const FAULTS: u32 = 11;
 
 /// Operation codes: which hook asked.
 pub mod operation {

@@ -35,4 +35,5 @@ fields! {
     MOUNT_NAMESPACE = 18,
     MNTNS_SEQ = 19,
     MNTNS_INUM = 20,
+    TASK_STORAGE = 21,
 }

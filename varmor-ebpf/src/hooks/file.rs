@@ -2,11 +2,11 @@
 
 use aya_ebpf::{macros::lsm, programs::LsmContext};
 use varmor_common::abi::{
-    EVENT_FILE, MASK_ALLOW, MASK_AUDIT, MASK_DENY, PERM_ALL, PERM_APPEND, PERM_READ, PERM_STRUCT, PERM_WRITE,
-    operation, patch,
+    EVENT_FILE, MASK_ALLOW, MASK_AUDIT, MASK_DENY, OWN_FOLDER, PERM_ALL, PERM_APPEND, PERM_READ, PERM_STRUCT,
+    PERM_WRITE, operation, patch,
 };
 
-use super::{device, subject_or_return};
+use super::{device, guard, subject_or_return};
 use crate::{
     audit::What,
     field::{address, half, pointer},
@@ -240,6 +240,9 @@ fn named<const FOLDER: i32, const DENTRY: i32, const ALLOWED: u32>(
     request: u32,
     before: &mut u32,
 ) -> i32 {
+    if guard::is_pin(ctx.arg(DENTRY as usize), raw_argument::<DENTRY>(ctx)) {
+        return guard::refuse(what.operation(), OWN_FOLDER, 0);
+    }
     if subject.profile.file_perms & request == 0 {
         return ALLOW;
     }

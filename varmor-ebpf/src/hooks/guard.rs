@@ -1,21 +1,24 @@
 //! The enforcer's own maps, programs, links and process: out of reach for every labelled task, whatever its profile
 //! says and also when its container is gone. Not part of a policy, so complain mode does not open it.
 //!
+//! Pins are neither removed nor renamed, nor are any put beside them.
+//!
 //! The kernel itself refuses to detach or to replace the program of an LSM link (`BPF_LINK_DETACH`,
 //! `BPF_LINK_UPDATE`), and a pinned link that is opened by its path gives no other power.
 
 use aya_ebpf::{macros::lsm, programs::LsmContext};
 use varmor_common::abi::{
-    ACTION_DENIED, COUNTER_DENIED, EVENT_GUARD, OWN_LINK, OWN_MAP, OWN_PROCESS, OWN_PROGRAM, SETTING_AGENT,
-    operation, own_key,
+    ACTION_DENIED, COUNTER_DENIED, EVENT_GUARD, OWN_FOLDER, OWN_LINK, OWN_MAP, OWN_PROCESS, OWN_PROGRAM,
+    SETTING_AGENT, operation, own_key, patch,
 };
 
 use crate::{
     audit::{self, What},
+    field::{pointer, word},
     identity,
-    kernel::{probe, raw_argument},
+    kernel::{Typed, probe, raw_argument, word_or_zero},
     maps::{self, count},
-    offsets::{AUX_ID, MAP_ID, PROG_AUX, TASK_TGID},
+    offsets::{AUX_ID, DENTRY_INODE, DENTRY_PARENT, INODE_INO, MAP_ID, PROG_AUX, TASK_TGID},
     verdict::{ALLOW, DENY},
 };
 
@@ -72,6 +75,44 @@ pub fn task_kill(ctx: LsmContext) -> i32 {
 pub fn is_agent(task: u64) -> bool {
     let agent = agent();
     agent != 0 && probe::<u32>(task + u64::from(TASK_TGID.load())) == Some(agent)
+}
+
+/// Whether an entry of a folder is a pin of the enforcer, or a folder of them; `entry` is the hook's dentry.
+#[inline(always)]
+pub fn is_pin(entry: Typed, address: Option<u64>) -> bool {
+    /// `BPF_FS_MAGIC` (include/uapi/linux/magic.h).
+    const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
+    // SAFETY: `entry` is an argument of the hook.
+    let magic = unsafe { word::<{ patch::SB_MAGIC }>(pointer::<{ patch::DENTRY_SB }>(entry)) };
+    // An address that cannot be read is taken for a pin.
+    magic == BPF_FS_MAGIC && address.is_none_or(|dentry| below_own_folder(dentry) != 0)
+}
+
+/// 1 if the dentry is one of the enforcer's folders, or in one. Inode numbers of the BPF filesystem come from the one
+/// counter that all mounts of it share.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn below_own_folder(dentry: u64) -> u32 {
+    /// Pins lie three folders deep.
+    const DEPTH: u64 = 8;
+    let mut dentry = dentry;
+    let mut depth = 0u64;
+    while depth < DEPTH {
+        depth += 1;
+        let inode = word_or_zero(dentry + u64::from(DENTRY_INODE.load()));
+        let number = word_or_zero(inode + u64::from(INODE_INO.load())) as u32;
+        let key = own_key(OWN_FOLDER, number);
+        // SAFETY: only the presence of the entry counts.
+        if unsafe { maps::OWN.get(&key) }.is_some() {
+            return 1;
+        }
+        let parent = word_or_zero(dentry + u64::from(DENTRY_PARENT.load()));
+        if parent == dentry || parent == 0 {
+            return 0;
+        }
+        dentry = parent;
+    }
+    0
 }
 
 /// Ends a hook with a refusal, and says so.

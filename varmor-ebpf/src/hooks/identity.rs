@@ -1,9 +1,10 @@
 //! Labels and credentials: given, inherited, taken away by death.
 
 use aya_ebpf::{macros::lsm, programs::LsmContext};
-use varmor_common::abi::{COUNTER_FAULTS, FAULT_LABEL, Label};
+use varmor_common::abi::{COUNTER_FAULTS, FAULT_LABEL, Label, MANAGED_CONTAINER, MANAGED_GATE};
 
 use crate::{
+    gate,
     identity::{self, managed_cgroup, remember_credential, storage},
     kernel::{self, probe, raw_argument},
     maps::{self, count},
@@ -55,6 +56,13 @@ pub fn bprm_creds_for_exec(ctx: LsmContext) -> i32 {
     let Some((cgroup, managed)) = managed_cgroup() else {
         return 0;
     };
+    if managed.kind != MANAGED_CONTAINER {
+        return if managed.kind == MANAGED_GATE {
+            gate::pass(cgroup)
+        } else {
+            0
+        };
+    }
     let label = Label {
         binding: managed.binding,
         cgroup,

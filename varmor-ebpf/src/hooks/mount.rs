@@ -4,7 +4,7 @@
 //!
 //! A change of the tree of mounts is also a change of what paths show, so file rules speak here too.
 
-use aya_ebpf::{macros::lsm, programs::LsmContext};
+use aya_ebpf::{helpers::generated::bpf_get_current_task, macros::lsm, programs::LsmContext};
 use varmor_common::{
     abi::{
         EVENT_FILE, EVENT_MOUNT, MASK_DENY, MOUNT_UMOUNT, PERM_ALL, PERM_STRUCT, PERM_WRITE, VERDICT_ALLOW,
@@ -17,13 +17,16 @@ use super::{device, subject_or_return};
 use crate::{
     alias,
     audit::What,
-    identity::Subject,
-    kernel::{Typed, pointer, probe, raw_argument},
+    identity::{self, Subject},
+    kernel::{Typed, pointer, probe, raw_argument, word_or_zero},
     mount::{
         EVERY_CLASS, MS_BIND, MS_MOVE, MS_REMOUNT, NO_INSTANCE, PROPAGATION, mount_verdict, no_type,
         short_string_hash, source_classes,
     },
-    offsets::{FSTYPE_NAME, PATH_DENTRY, PATH_MNT, SB_ID, SB_TYPE, VFSMOUNT_ROOT, VFSMOUNT_SB},
+    offsets::{
+        FILENAME_NAME, FSTYPE_NAME, NAMEIDATA_NAME, PATH_DENTRY, PATH_MNT, SB_ID, SB_TYPE, TASK_NAMEIDATA,
+        VFSMOUNT_ROOT, VFSMOUNT_SB,
+    },
     path::{COLLECT_CLASSES, MOUNT_FAULT, climb, is_detached, pack, path_addresses, walk},
     verdict::{ALLOW, DENY, file, lost, point},
 };
@@ -40,6 +43,12 @@ pub fn sb_mount(ctx: LsmContext) -> i32 {
         return DENY;
     };
     if has_rules(&subject) {
+        // A link in the source is followed when this hook has spoken.
+        if flags & (MS_BIND | MS_REMOUNT) == MS_BIND {
+            identity::note_bind(short_string_hash(source), flags);
+        } else {
+            identity::note_bind(0, 0);
+        }
         let typed = if flags & NO_INSTANCE != 0 {
             no_type()
         } else {
@@ -65,6 +74,38 @@ pub fn sb_mount(ctx: LsmContext) -> i32 {
         return DENY;
     }
     target(&ctx, 1, &subject)
+}
+
+/// A link on the way to the source of a bind mount: the string that `sb_mount` saw does not say what is bound.
+#[lsm(hook = "inode_follow_link")]
+pub fn inode_follow_link(_ctx: LsmContext) -> i32 {
+    const WHAT: What = What::new(EVENT_MOUNT, operation::MOUNT);
+    let Some(label) = identity::current_label() else {
+        return ALLOW;
+    };
+    if label.bind_source == 0 || label.bind_source != name_in_lookup() {
+        return ALLOW;
+    }
+    let subject = subject_or_return!(WHAT);
+    if !has_rules(&subject) {
+        return ALLOW;
+    }
+    let verdict = conclude(&subject, WHAT, label.bind_flags, no_type(), EVERY_CLASS, 0);
+    if verdict != ALLOW {
+        // The mount ends here; another look-up of this name is not its source.
+        identity::note_bind(0, 0);
+    }
+    verdict
+}
+
+/// The hash of the start of the path that the current task looks up.
+#[inline(always)]
+fn name_in_lookup() -> u64 {
+    // SAFETY: the helper has no precondition.
+    let task = unsafe { bpf_get_current_task() };
+    let lookup = word_or_zero(task + u64::from(TASK_NAMEIDATA.load()));
+    let name = word_or_zero(lookup + u64::from(NAMEIDATA_NAME.load()));
+    short_string_hash(word_or_zero(name + u64::from(FILENAME_NAME.load())))
 }
 
 /// A filesystem is there and not mounted yet: mount(2), and `fsconfig(FSCONFIG_CMD_CREATE)`, which has no other hook.
@@ -282,7 +323,11 @@ fn conclude(subject: &Subject, what: What, flags: u32, fstype: u64, classes: u64
     if classes & MOUNT_FAULT != 0 {
         return lost(what, classes as u32 & 0xf);
     }
-    let verdict = mount_verdict(subject.artefact, flags, fstype, classes);
+    let mut verdict = mount_verdict(subject.artefact, flags, fstype, classes);
+    if classes == EVERY_CLASS && flags & MS_REMOUNT == 0 && flags & (MS_BIND | MS_MOVE) != 0 {
+        // Nobody knows what is bound: whatever could refuse it does, and nothing that could allow it.
+        verdict &= !u64::from(VERDICT_ALLOW);
+    }
     let verdict = verdict | default_of(subject, verdict);
     let name: [u64; 2] = if type_name == 0 {
         [0; 2]

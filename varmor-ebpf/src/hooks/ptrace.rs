@@ -26,7 +26,8 @@ const UNLABELLED: Label = Label {
     domain: 0,
     cgroup: NOBODY,
     pending: 0,
-    _pad: 0,
+    bind_flags: 0,
+    bind_source: 0,
 };
 
 /// The current task looks into `child`. The child's own rules about being looked at hold for protected tracers.

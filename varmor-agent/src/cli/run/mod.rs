@@ -5,6 +5,7 @@
 
 mod filters;
 mod label;
+mod locked_memory;
 mod place;
 pub(super) mod policy_file;
 mod supervise;
@@ -22,6 +23,7 @@ use varmor_common::profile::Profile;
 
 use self::filters::Filters;
 use self::label::Label;
+use self::locked_memory::LockedMemory;
 use self::place::Place;
 use crate::enforcer::apparmor::enter_at_exec;
 use crate::enforcer::bpf::BpfEnforcer;
@@ -50,6 +52,9 @@ pub(super) struct EnterArguments {
     /// File with filters of system calls, in the OCI format
     #[arg(long, value_name = "FILE")]
     seccomp: Option<PathBuf>,
+    /// Limit of locked memory of the command, `CURRENT:MAXIMUM`
+    #[arg(long, value_name = "LIMIT")]
+    memlock: LockedMemory,
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
@@ -64,6 +69,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         rustix::process::geteuid().is_root(),
         "only root can load kernel programs; run it with sudo"
     );
+    let locked_memory = LockedMemory::of_this_process();
     place::remove_abandoned();
     let mut place = Place::create()?;
     let mut bpf = match profile.part_for(Enforcers::BPF) {
@@ -94,6 +100,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         supervise::Entry {
             label: label.as_ref().map(Label::name),
             filters: filters.as_ref().map(Filters::path),
+            locked_memory: &locked_memory,
             command: &arguments.command,
         },
         arguments.quiet,
@@ -137,6 +144,10 @@ pub(super) fn enter(arguments: &EnterArguments) -> anyhow::Result<ExitCode> {
     if let Some(name) = &arguments.apparmor {
         enter_at_exec(name).with_context(|| format!("enter the AppArmor profile `{name}`"))?;
     }
+    arguments
+        .memlock
+        .set()
+        .context("set the command's limit of locked memory")?;
     let (program, rest) = arguments.command.split_first().context("the command is empty")?;
     // Last, because a filter may refuse what stands above; executing the command is for it to judge as well.
     if let Some(path) = &arguments.seccomp {

@@ -13,6 +13,7 @@ use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
+use super::locked_memory::LockedMemory;
 use super::place::Place;
 use crate::enforcer::Enforcer;
 use crate::events::{Event, Node, Violation, wake_on, wall_clock};
@@ -23,6 +24,7 @@ pub(super) struct Entry<'e> {
     pub(super) label: Option<&'e str>,
     /// File with the filters to load.
     pub(super) filters: Option<&'e Path>,
+    pub(super) locked_memory: &'e LockedMemory,
     pub(super) command: &'e [OsString],
 }
 
@@ -55,6 +57,7 @@ pub(super) async fn supervise(
                 .iter()
                 .flat_map(|path| [OsStr::new("--seccomp"), path.as_os_str()]),
         )
+        .args(["--memlock", &entry.locked_memory.to_string()])
         .arg("--")
         .args(entry.command)
         .spawn()

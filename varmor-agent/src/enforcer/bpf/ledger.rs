@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use varmor_common::abi::{MAX_BINDINGS, MAX_SLOTS, Managed, SLOT_NONE};
+use varmor_common::abi::{MANAGED_CONTAINER, MAX_BINDINGS, MAX_SLOTS, Managed, SLOT_NONE};
 use varmor_common::compile::bpf::HookGroups;
 
 use super::super::EnforcerError;
@@ -20,6 +20,8 @@ pub(super) struct Ledger {
     slots: BTreeMap<String, u32>,
     managed: BTreeMap<u64, Bound>,
     used_bindings: BTreeSet<u32>,
+    /// Cgroups without a binding: gates, and containers without a policy.
+    marked: BTreeMap<u64, u32>,
 }
 
 /// A managed cgroup and the profile slot that its binding names.
@@ -39,6 +41,10 @@ impl Ledger {
             ledger.set_profile(named);
         }
         for (cgroup, managed) in tables.managed()? {
+            if managed.kind != MANAGED_CONTAINER {
+                ledger.marked.insert(cgroup, managed.kind);
+                continue;
+            }
             let slot = tables.binding(managed.binding)?.slot;
             ledger.set_bound(cgroup, Bound { managed, slot });
         }
@@ -91,7 +97,21 @@ impl Ledger {
         self.managed.values().filter(|bound| bound.slot == slot).count()
     }
 
+    /// Cgroups without a binding, and `MANAGED_*` of each.
+    pub(super) fn marked(&self) -> &BTreeMap<u64, u32> {
+        &self.marked
+    }
+
+    pub(super) fn mark(&mut self, cgroup: u64, kind: u32) {
+        self.marked.insert(cgroup, kind);
+    }
+
+    pub(super) fn unmark(&mut self, cgroup: u64) {
+        self.marked.remove(&cgroup);
+    }
+
     pub(super) fn set_bound(&mut self, cgroup: u64, bound: Bound) {
+        self.marked.remove(&cgroup);
         self.used_bindings.insert(bound.managed.binding);
         self.managed.insert(cgroup, bound);
     }

@@ -6,6 +6,7 @@
 mod activity;
 mod attachment;
 mod explain;
+mod gate;
 mod journal;
 mod keeper;
 mod key;
@@ -26,12 +27,16 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::path::PathBuf;
 
 use aya::maps::{Map, MapData, RingBuf};
-use varmor_common::abi::{ACTION_FAULT, Binding, MAX_BINDINGS, MAX_SLOTS, Managed, RawEvent, SLOT_NONE};
+use varmor_common::abi::{
+    ACTION_FAULT, Binding, MANAGED_CONTAINER, MAX_BINDINGS, MAX_SLOTS, Managed, RawEvent, SLOT_NONE,
+};
 use varmor_common::compile::bpf::{self, HookGroups};
 use varmor_common::profile::Profile;
 
 use self::activity::Counts;
 use self::explain::{Explanation, Explanations};
+pub use self::gate::WithoutAgent;
+use self::gate::{Gate, SignOfLife};
 use self::journal::Journal;
 use self::keeper::Keeper;
 use self::key::hash_key;
@@ -83,6 +88,9 @@ pub struct BpfEnforcer {
     journal: Journal,
     /// Groups whose hooks this process has seen attached, and no others.
     attached: Option<HookGroups>,
+    gate: Gate,
+    /// Kept by the process that answers at the gate.
+    sign_of_life: Option<SignOfLife>,
     /// Everything that is pinned, held open. Empty where the enforcer is only looked at.
     keeper: Keeper,
 }
@@ -175,10 +183,12 @@ impl BpfEnforcer {
             journal: Journal::new(options.state_dir.join(format!("journal-{}", pins.name()))),
             explanations: Explanations::open(options.state_dir.join(format!("sites-{}", pins.name()))),
             object,
-            pins,
             key,
             start,
             attached: None,
+            gate: Gate::open(&pins)?,
+            sign_of_life: None,
+            pins,
             keeper: Keeper::default(),
         })
     }
@@ -197,9 +207,11 @@ impl BpfEnforcer {
             .others()
             .map_err(|error| EnforcerError::kernel("list old pins", error))?;
         for other in &others {
+            let waiting = gate::waiting_at(other);
             other.remove().map_err(|error| {
                 EnforcerError::kernel(format!("remove the pins of {}", other.name()), error)
             })?;
+            gate::let_all_go(waiting);
         }
         Ok(others.len())
     }
@@ -208,9 +220,12 @@ impl BpfEnforcer {
     pub fn uninstall(self) -> Result<(), EnforcerError> {
         let _held =
             Lock::take(&self.lock).map_err(|error| EnforcerError::kernel("lock the enforcer", error))?;
+        let waiting = gate::waiting_at(&self.pins);
         self.pins
             .remove()
-            .map_err(|error| EnforcerError::kernel("remove the pins", error))
+            .map_err(|error| EnforcerError::kernel("remove the pins", error))?;
+        gate::let_all_go(waiting);
+        Ok(())
     }
 
     /// Takes the lock for a change, and notices the changes of others.
@@ -416,7 +431,7 @@ impl Enforcer for BpfEnforcer {
         };
         let managed = Managed {
             binding,
-            _pad: 0,
+            kind: MANAGED_CONTAINER,
             adopt_before,
         };
         if before.is_none() {

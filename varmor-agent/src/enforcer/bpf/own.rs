@@ -2,11 +2,12 @@
 
 use std::io;
 use std::os::fd::AsFd as _;
+use std::os::unix::fs::MetadataExt as _;
 
 use aya::maps::{HashMap, Map, MapData, MapInfo};
 use aya::programs::ProgramInfo;
 use aya::programs::links::PinnedLink;
-use varmor_common::abi::{OWN_LINK, OWN_MAP, OWN_PROGRAM, own_key};
+use varmor_common::abi::{OWN_FOLDER, OWN_LINK, OWN_MAP, OWN_PROGRAM, own_key};
 
 use super::super::EnforcerError;
 use super::pins::Pins;
@@ -31,6 +32,11 @@ impl Own {
     /// gone may stay in the list.
     pub(super) fn list_pinned(&mut self, pins: &Pins) -> Result<(), EnforcerError> {
         let failed = |error: io::Error| EnforcerError::kernel("list the pins", error);
+        for folder in pins.own_folders() {
+            // The numbers of the BPF filesystem have 32 bits (`get_next_ino`).
+            let number = std::fs::metadata(folder).map_err(failed)?.ino() & u64::from(u32::MAX);
+            self.add(OWN_FOLDER, u32::try_from(number).unwrap_or_default())?;
+        }
         for name in pins.map_names().map_err(failed)? {
             let info = MapInfo::from_pin(pins.map(&name))
                 .map_err(|error| EnforcerError::kernel(format!("ask for the id of map `{name}`"), error))?;

@@ -143,6 +143,11 @@ impl Pins {
         &self.build
     }
 
+    /// The folders that are nobody else's.
+    pub(super) fn own_folders(&self) -> [PathBuf; 2] {
+        [self.root.clone(), self.folder()]
+    }
+
     fn folder(&self) -> PathBuf {
         self.root.join(&self.build)
     }

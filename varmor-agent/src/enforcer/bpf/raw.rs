@@ -31,7 +31,7 @@ macro_rules! shared {
 
 shared!(
     Binding, Descriptor, GlobRow, HitKey, Hits, Label, Managed, NetRow, NetTest, Point, PointKey, Recent,
-    SlotCounts, State, Transition
+    SlotCounts, State, Transition, Waiting
 );
 
 /// Deletes an element of a map whose keys are `u32` indexes: aya has no call for arrays of maps.

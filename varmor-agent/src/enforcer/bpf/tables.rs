@@ -6,8 +6,8 @@ use std::os::fd::AsFd as _;
 use aya::maps::{Array, ArrayOfMaps, HashMap, Map, MapData, PerCpuArray};
 use varmor_common::abi::{
     Binding, COUNTER_AUDITED, COUNTER_DENIED, COUNTER_FAULTS, COUNTER_LOST, Descriptor, FAULTS, GlobRow,
-    MAX_ARTEFACTS, MAX_SLOTS, Managed, NetRow, NetTest, Point, PointKey, SETTING_ADOPT, SETTING_AGENT,
-    SETTING_EVENT_BURST, SETTING_EVENT_INTERVAL, SETTING_WRITES, SLOT_NONE, State, Transition,
+    MAX_ARTEFACTS, MAX_SLOTS, Managed, NetRow, NetTest, Point, PointKey, SETTING_ABSENT, SETTING_ADOPT,
+    SETTING_AGENT, SETTING_EVENT_BURST, SETTING_EVENT_INTERVAL, SETTING_WRITES, SLOT_NONE, State, Transition,
 };
 use varmor_common::compile::bpf::Artefact;
 
@@ -32,6 +32,7 @@ const FAULT_NAMES: [&str; FAULTS as usize] = [
     "label",
     "length",
     "mounts",
+    "no agent",
 ];
 
 /// All maps that user space writes or reads.
@@ -377,6 +378,13 @@ impl Tables {
     pub(super) fn set_agent(&mut self, process: u32) -> Result<(), EnforcerError> {
         self.settings
             .set(SETTING_AGENT, process, 0)
+            .map_err(failed("write the settings"))
+    }
+
+    /// Says what happens to a start without an agent.
+    pub(super) fn set_absent(&mut self, goes_on: bool) -> Result<(), EnforcerError> {
+        self.settings
+            .set(SETTING_ABSENT, u32::from(goes_on), 0)
             .map_err(failed("write the settings"))
     }
 

@@ -10,6 +10,7 @@ mod demo;
 mod disk;
 mod enforce;
 mod life;
+mod limits;
 mod line;
 mod suites;
 

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    os::fd::{AsFd, AsRawFd},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
     process::{Command, Stdio},
     sync::atomic::{AtomicU64, Ordering},
     thread,
@@ -186,7 +186,14 @@ fn tampering() -> Case {
                 .after(enforcer_ids),
             host.attack("open its links by id", || any_of(&LINKS))
                 .after(enforcer_ids),
-            host.attack("open its pins", open_pin),
+            host.attack("open its pinned maps and programs", || {
+                open_pins(&["maps", "programs"])
+            }),
+            host.attack("detach a pinned link", detach_pin),
+            host.attack("rename its pins", || {
+                let folder = pins()?;
+                Ok(fs::rename(&folder, format!("{folder}-moved"))?)
+            }),
             host.attack("remove its pins", || {
                 let folder = pins()?;
                 // An empty name in it: removing a pin for good would end the other attempts.
@@ -394,24 +401,51 @@ fn pins() -> Result<String, Failure> {
     Ok(folder)
 }
 
-fn open_pin() -> Done {
-    let mut folders = vec![pins()?];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder)?.flatten() {
-            let path = entry.path().to_string_lossy().into_owned();
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                folders.push(path);
-                continue;
-            }
-            let name = raw::text(&path);
-            let mut attribute = [0; 16];
-            attribute[..2].copy_from_slice(&raw::halves(&name));
-            match raw::bpf_fd(OBJ_GET, &mut attribute) {
-                Ok(_) => return Ok(()),
-                Err(nix::errno::Errno::EPERM | nix::errno::Errno::EACCES) => {}
-                Err(errno) => return Err(broken(format!("{path}: {errno}"))),
+/// The pins in the folders of these names.
+fn pinned(folders: &[&str]) -> Result<Vec<String>, Failure> {
+    let mut found = Vec::new();
+    for build in fs::read_dir(pins()?)?.flatten() {
+        for folder in folders {
+            for entry in fs::read_dir(build.path().join(folder))?.flatten() {
+                found.push(entry.path().to_string_lossy().into_owned());
             }
         }
     }
+    Ok(found)
+}
+
+fn open_pins(folders: &[&str]) -> Done {
+    for path in pinned(folders)? {
+        match pin(&path) {
+            Ok(_) => return Ok(()),
+            Err(nix::errno::Errno::EPERM | nix::errno::Errno::EACCES) => {}
+            Err(errno) => return Err(broken(format!("{path}: {errno}"))),
+        }
+    }
     Err(Failure::Refused("every pin".to_owned()))
+}
+
+/// A link that is opened by its pin keeps the program where it is; nothing can be done with it but that.
+fn detach_pin() -> Done {
+    const LINK_UPDATE: u32 = 29;
+    const LINK_DETACH: u32 = 34;
+    for path in pinned(&["links"])? {
+        let Ok(link) = pin(&path) else { continue };
+        let number = u32::try_from(link.as_raw_fd()).unwrap_or_default();
+        for command in [LINK_DETACH, LINK_UPDATE] {
+            let mut attribute = [0; 16];
+            attribute[0] = number;
+            if raw::bpf(command, &mut attribute).is_ok() {
+                return Ok(());
+            }
+        }
+    }
+    Err(Failure::Refused("every link".to_owned()))
+}
+
+fn pin(path: &str) -> nix::Result<OwnedFd> {
+    let name = raw::text(path);
+    let mut attribute = [0; 16];
+    attribute[..2].copy_from_slice(&raw::halves(&name));
+    raw::bpf_fd(OBJ_GET, &mut attribute)
 }

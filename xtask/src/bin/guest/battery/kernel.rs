@@ -1,4 +1,4 @@
-//! P and Q: ptrace, and what the seccomp rules of other enforcers are for.
+//! P: ptrace; Q-1: user namespaces.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -22,8 +22,6 @@ use super::{
     policies::{RUNTIME, USER_NAMESPACES},
     raw,
 };
-
-const SECCOMP: &str = "a rule of the Seccomp enforcer, which does not exist here yet";
 
 pub(super) fn cases() -> Vec<Case> {
     let inside = Under(RUNTIME, ROOT);
@@ -54,16 +52,6 @@ pub(super) fn cases() -> Vec<Case> {
         )
         .note("the policy is RuntimeDefault together with a raw ptrace rule that audits"),
         user_namespaces(),
-        Case::skipped("Q-2", "make files executable without chmod", SECCOMP),
-        Case::skipped("Q-3", "load classic BPF by other calls than setsockopt", SECCOMP),
-        Case::skipped("Q-4", "use bpf(2) for other things than programs", SECCOMP),
-        Case::skipped("Q-5", "move pages into pipes by other calls than splice", SECCOMP),
-        Case::skipped(
-            "Q-6",
-            "seccomp profiles of pods that run",
-            "a property of seccomp profiles, which do not exist here yet; BPF rules of running containers change with \
-             the policy (I-9)",
-        ),
     ]
 }
 

@@ -1,6 +1,7 @@
 //! `battery`: every case of the threat catalogue as real programs, with and without a policy. One JSON row per case.
 
 mod audit;
+mod calls;
 mod capabilities;
 mod case;
 mod containers;
@@ -9,6 +10,7 @@ mod execution;
 mod files;
 mod here;
 mod identity;
+
 mod kernel;
 mod mounts;
 mod mutators;
@@ -136,6 +138,7 @@ fn cases() -> Vec<Case> {
         network::cases(),
         mounts::cases(),
         kernel::cases(),
+        calls::cases(),
         scenarios::cases(),
     ]
     .into_iter()

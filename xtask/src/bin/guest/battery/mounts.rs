@@ -18,7 +18,7 @@ use rustix::{
 use super::{
     case::{Case, Done, Under},
     place::{Place, ROOT},
-    policies::{ALLOW_LIST, MOUNTS, RUNTIME},
+    policies::{ALLOW_LIST, MOUNT_CALLS, MOUNTS, RUNTIME},
     raw,
     views::{clone_of, mask_proc, new_mount},
 };
@@ -110,6 +110,7 @@ pub(super) fn cases() -> Vec<Case> {
 fn new_interface() -> Case {
     let mounts = Under(MOUNTS, ROOT);
     let runtime = Under(RUNTIME, Place::with(Cap::SYS_ADMIN));
+    let calls = Under(MOUNT_CALLS, Place::with(Cap::SYS_ADMIN));
     Case::new(
         "M-1",
         "mount through fsopen, open_tree and mount_setattr",
@@ -131,17 +132,6 @@ fn new_interface() -> Case {
                     Ok(mount(NOTHING, "/proc/sys", NOTHING, flags, NOTHING)?)
                 })
                 .after(mask_proc),
-            runtime
-                .attack("make it writable by mount_setattr", || {
-                    Ok(raw::mount_setattr(
-                        None,
-                        c"/proc/sys",
-                        0,
-                        0,
-                        libc::MOUNT_ATTR_RDONLY,
-                    )?)
-                })
-                .after(mask_proc),
             runtime.attack("make it writable by fspick", || {
                 let picked = fspick(rustix::fs::CWD, "/vol", FsPickFlags::empty())?;
                 fsconfig_set_flag(&picked, "rw")?;
@@ -152,8 +142,22 @@ fn new_interface() -> Case {
                     clone_of("/proc", "sysrq-trigger")
                 })
                 .after(mask_proc),
+            calls.plain("mount a tmpfs", || new("tmpfs", MsFlags::empty())),
+            calls
+                .attack("make a read-only mount writable by mount_setattr", || {
+                    Ok(raw::mount_setattr(
+                        None,
+                        c"/proc/sys",
+                        0,
+                        0,
+                        libc::MOUNT_ATTR_RDONLY,
+                    )?)
+                })
+                .after(mask_proc),
+            calls.attack("copy a mount by open_tree", || clone_of("/field", "file")),
         ],
     )
+    .note("mount_setattr has no LSM hook: the Seccomp part of disallow-mount refuses it")
 }
 
 fn spellings() -> Case {

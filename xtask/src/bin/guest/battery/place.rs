@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     case::{self, Outcome, Step},
-    find, raw, stage,
+    find, policies, raw, stage,
 };
 
 /// Who a step is, and what it shares with the machine.
@@ -252,7 +252,18 @@ fn enter(case: &str, step: usize, found: &Step, cgroup: Option<&str>) -> Result<
             Uid::from_raw(place.uid),
         )?;
     }
-    let error = Command::new("/varmor-guest")
+    let filter = cgroup.and_then(|_| policies::filter(found.policy));
+    let mut program = Command::new(if filter.is_some() {
+        "/varmor"
+    } else {
+        "/varmor-guest"
+    });
+    if let Some(filter) = filter {
+        const FILE: &str = "/tmp/filter.yaml";
+        fs::write(FILE, filter).context("write the policy of system calls")?;
+        program.args(["run", "--policy", FILE, "--quiet", "--", "/varmor-guest"]);
+    }
+    let error = program
         .args(["battery", "--one", case, "--step", &step.to_string()])
         .stdin(Stdio::null())
         .stdout(answer)

@@ -4,6 +4,7 @@
 /// A policy file.
 pub(super) struct Policy {
     pub(super) name: &'static str,
+    pub(super) enforcer: &'static str,
     /// The policies in it, each as its `spec.policy` in YAML.
     pub(super) parts: &'static [&'static str],
 }
@@ -27,9 +28,18 @@ pub(super) const TARGETS: &str = "targets";
 /// More rules than other enforcers hold.
 pub(super) const MANY: &str = "many";
 
+/// Mounts by every call.
+pub(super) const MOUNT_CALLS: &str = "mount-calls";
+/// Built-in rules about system calls.
+pub(super) const CALLS: &str = "calls";
+
+const BPF: &str = "BPF";
+const SECCOMP: &str = "Seccomp";
+
 pub(super) const ALL: &[Policy] = &[
     Policy {
         name: RULES,
+        enforcer: BPF,
         parts: &[r#"
     mode: EnhanceProtect
     enhanceProtect:
@@ -62,6 +72,7 @@ pub(super) const ALL: &[Policy] = &[
     },
     Policy {
         name: NO_CAPABILITY,
+        enforcer: BPF,
         parts: &[
             "\n    mode: RuntimeDefault\n",
             r#"
@@ -81,6 +92,7 @@ pub(super) const ALL: &[Policy] = &[
     },
     Policy {
         name: SOME_CAPABILITIES,
+        enforcer: BPF,
         parts: &[r"
     mode: EnhanceProtect
     enhanceProtect:
@@ -90,6 +102,7 @@ pub(super) const ALL: &[Policy] = &[
     },
     Policy {
         name: RUNTIME,
+        enforcer: BPF,
         parts: &[
             "\n    mode: RuntimeDefault\n",
             r"
@@ -106,6 +119,7 @@ pub(super) const ALL: &[Policy] = &[
     },
     Policy {
         name: MOUNTS,
+        enforcer: BPF,
         parts: &[r#"
     mode: EnhanceProtect
     enhanceProtect:
@@ -118,6 +132,7 @@ pub(super) const ALL: &[Policy] = &[
     },
     Policy {
         name: SOCKETS,
+        enforcer: BPF,
         parts: &[r"
     mode: EnhanceProtect
     enhanceProtect:
@@ -132,6 +147,7 @@ pub(super) const ALL: &[Policy] = &[
     },
     Policy {
         name: INGRESS,
+        enforcer: BPF,
         parts: &[r"
     mode: EnhanceProtect
     enhanceProtect:
@@ -145,6 +161,7 @@ pub(super) const ALL: &[Policy] = &[
     },
     Policy {
         name: HARDENING,
+        enforcer: BPF,
         parts: &[r"
     mode: EnhanceProtect
     enhanceProtect:
@@ -168,6 +185,7 @@ pub(super) const ALL: &[Policy] = &[
     },
     Policy {
         name: USER_NAMESPACES,
+        enforcer: BPF,
         parts: &[r"
     mode: EnhanceProtect
     enhanceProtect:
@@ -177,6 +195,7 @@ pub(super) const ALL: &[Policy] = &[
     },
     Policy {
         name: ALLOW_LIST,
+        enforcer: BPF,
         parts: &[r#"
     mode: DefenseInDepth
     defenseInDepth:
@@ -196,6 +215,7 @@ pub(super) const ALL: &[Policy] = &[
     },
     Policy {
         name: TARGETS,
+        enforcer: BPF,
         parts: &[r"
     mode: EnhanceProtect
     enhanceProtect:
@@ -206,12 +226,35 @@ pub(super) const ALL: &[Policy] = &[
 "],
     },
     Policy {
+        name: MOUNT_CALLS,
+        enforcer: "BPFSeccomp",
+        parts: &[r"
+    mode: EnhanceProtect
+    enhanceProtect:
+      privileged: true
+      hardeningRules: [disallow-mount]
+"],
+    },
+    Policy {
+        name: CALLS,
+        enforcer: SECCOMP,
+        parts: &[r"
+    mode: EnhanceProtect
+    enhanceProtect:
+      privileged: true
+      hardeningRules: [disallow-load-all-bpf-prog, disallow-load-bpf-via-setsockopt]
+      attackProtectionRules:
+      - rules: [disable-chmod-x-bit]
+      vulMitigationRules: [dirty-pipe-mitigation]
+"],
+    },
+    Policy {
         name: MANY,
+        enforcer: BPF,
         parts: &[],
     },
 ];
 
-#[cfg(test)]
 pub(super) fn find(name: &str) -> Option<&'static Policy> {
     ALL.iter().find(|policy| policy.name == name)
 }
@@ -221,8 +264,20 @@ pub(super) fn text(policy: &Policy) -> String {
     if policy.name == MANY {
         return many();
     }
+    text_for(policy, policy.enforcer)
+}
+
+/// The part of a policy that a process takes on itself, if there is one: a filter of system calls is inherited, it
+/// does not come with the cgroup.
+pub(super) fn filter(name: &str) -> Option<String> {
+    let policy = find(name).filter(|policy| policy.enforcer.contains(SECCOMP))?;
+    Some(text_for(policy, SECCOMP))
+}
+
+fn text_for(policy: &Policy, enforcer: &str) -> String {
     let parts = policy.parts.iter().enumerate().map(|(number, part)| {
-        document(
+        document_for(
+            enforcer,
             &format!("{}-{number}", policy.name),
             "{kind: Pod, name: any}",
             part,
@@ -231,11 +286,15 @@ pub(super) fn text(policy: &Policy) -> String {
     parts.collect()
 }
 
-/// One policy as a document of a file.
+/// One policy of the BPF enforcer as a document of a file.
 pub(super) fn document(name: &str, target: &str, part: &str) -> String {
+    document_for(BPF, name, target, part)
+}
+
+fn document_for(enforcer: &str, name: &str, target: &str, part: &str) -> String {
     format!(
         "---\napiVersion: crd.varmor.org/v1beta1\nkind: VarmorClusterPolicy\nmetadata: {{name: {name}}}\nspec:\n  \
-         target: {target}\n  policy:\n    enforcer: BPF{}",
+         target: {target}\n  policy:\n    enforcer: {enforcer}{}",
         part.trim_end_matches(' ')
     )
 }

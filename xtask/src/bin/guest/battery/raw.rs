@@ -155,6 +155,80 @@ pub(super) fn bpf(command: u32, attribute: &mut [u32; 16]) -> nix::Result<i64> {
     unsafe { call(libc::SYS_bpf, [u64::from(command), attribute, 64, 0, 0, 0]) }
 }
 
+/// Any system call whose arguments are numbers.
+pub(super) fn numbers(call_number: i64, arguments: [u64; 4]) -> nix::Result<i64> {
+    let [one, two, three, four] = arguments;
+    // SAFETY: no pointers.
+    unsafe { call(call_number, [one, two, three, four, 0, 0]) }
+}
+
+/// `fchmod(2)` through the gate for 32-bit programs.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn fchmod_32(file: impl AsFd, mode: u32) -> nix::Result<()> {
+    const FCHMOD: u64 = 94;
+    let result: i64;
+    // SAFETY: int 0x80 keeps the stack and clobbers rax and r8 to r11 only; rbx, which the compiler reserves, is put
+    // back; no pointers.
+    unsafe {
+        core::arch::asm!(
+            "push rbx",
+            "mov rbx, {file}",
+            "int 0x80",
+            "pop rbx",
+            file = in(reg) number(&file),
+            inlateout("rax") FCHMOD => result,
+            in("rcx") u64::from(mode),
+            lateout("r8") _, lateout("r9") _, lateout("r10") _, lateout("r11") _,
+        );
+    }
+    // The 32-bit convention returns 32 bits.
+    let result = i32::try_from(result & 0xffff_ffff).unwrap_or_else(|_| (result as u32).cast_signed());
+    if (-4095..0).contains(&result) {
+        Err(Errno::from_raw(-result))
+    } else {
+        Ok(())
+    }
+}
+
+/// `setsockopt(2)` with one program of classic BPF: "keep everything".
+pub(super) fn attach_filter(socket: impl AsFd, level: u64, option: u64) -> nix::Result<()> {
+    #[repr(C)]
+    struct Program {
+        length: u16,
+        instructions: u64,
+    }
+    // BPF_RET | BPF_K
+    let keep: u64 = 0x0000_ffff_0000_0006;
+    let program = Program {
+        length: 1,
+        instructions: address(&keep),
+    };
+    let arguments = [
+        number(&socket),
+        level,
+        option,
+        address(&program),
+        size_of::<Program>() as u64,
+        0,
+    ];
+    // SAFETY: the program and its instruction live until the call returns.
+    unsafe { call(libc::SYS_setsockopt, arguments) }.map(drop)
+}
+
+/// `BPF_PROG_LOAD` of a socket filter that returns 0.
+pub(super) fn load_program(command: u64) -> nix::Result<()> {
+    // r0 = 0; exit
+    let instructions: [u64; 2] = [0x0000_0000_0000_00b7, 0x0000_0000_0000_0095];
+    let license = c"GPL";
+    let mut attribute = [0_u64; 8];
+    // BPF_PROG_TYPE_SOCKET_FILTER, two instructions.
+    attribute[0] = 1 | 2 << 32;
+    attribute[1] = address(&instructions);
+    attribute[2] = license.as_ptr() as u64;
+    // SAFETY: the attribute and what it points to live until the call returns.
+    fd_of(unsafe { call(libc::SYS_bpf, [command, address_mut(&mut attribute), 64, 0, 0, 0]) }).map(drop)
+}
+
 /// As [`bpf`], for commands that return a descriptor.
 pub(super) fn bpf_fd(command: u32, attribute: &mut [u32; 16]) -> nix::Result<OwnedFd> {
     fd_of(bpf(command, attribute))

@@ -70,7 +70,9 @@ fn finding(step: &Step, tried: &Tried) -> Finding {
         return Finding::LeftOut(why);
     }
     match (step.kind, &tried.confined) {
-        (Kind::Benign, Outcome::Allowed) | (Kind::Plain | Kind::Attack, Outcome::Denied(_)) => Finding::Held,
+        // A filter refuses some calls by saying that there is no such call.
+        (Kind::Benign, Outcome::Allowed)
+        | (Kind::Plain | Kind::Attack, Outcome::Denied(_) | Outcome::Missing(_)) => Finding::Held,
         (Kind::Benign, outcome) => {
             let event = tried.events.last().map(String::as_str).unwrap_or_default();
             Finding::Broken(format!("a neighbour is refused: {outcome:?} {event}"))

@@ -9,21 +9,16 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use rustix::process::{Resource, Rlimit, setrlimit};
 
 use super::{btf, raw};
+use crate::limits::lift_locked_memory;
 
 /// Attached while the value lives.
 pub(super) struct EmptyPrograms(Vec<(String, OwnedFd, OwnedFd)>);
 
 impl EmptyPrograms {
     pub(super) fn attach(hooks: &[String]) -> Result<Self> {
-        // Before 5.11, programs count as locked memory.
-        let unlimited = Rlimit {
-            current: None,
-            maximum: None,
-        };
-        setrlimit(Resource::Memlock, unlimited).context("lift the limit of locked memory")?;
+        lift_locked_memory()?;
         let ids = btf::hooks()?;
         let load = |hook: &String| {
             let id = *ids.get(hook).with_context(|| format!("no hook {hook}"))?;

@@ -29,6 +29,7 @@ use attempt::{Attempt, Expect};
 
 use crate::{
     attack::{Outcome, Outcomes, outcomes},
+    limits::lift_locked_memory,
     line::Line,
 };
 
@@ -73,6 +74,7 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
     if let Some(policy) = &args.attempts {
         return make_attempts(policy);
     }
+    lift_locked_memory()?;
     stage::prepare().context("prepare the guest")?;
     allowlist::prepare().context("prepare the allow-lists")?;
     targets::prepare().context("prepare the targets")?;
