@@ -14,11 +14,13 @@ use nix::{
 
 use super::{
     case::{Case, Done, Under, setup},
-    place::ROOT,
+    place::{Place, ROOT},
     policies::CALLS,
     raw::{self, Submission},
 };
 
+/// `varmor run`, which puts the filter on the step, names its cgroup by its process.
+const PLACE: Place = ROOT.host_pids();
 const TOOL: &str = "/field/tool";
 const SOL_SOCKET: u64 = 1;
 const SO_ATTACH_FILTER: u64 = 26;
@@ -32,7 +34,7 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 fn executable() -> Case {
-    let calls = Under(CALLS, ROOT);
+    let calls = Under(CALLS, PLACE);
     Case::new(
         "Q-2",
         "make a file executable by another call than chmod",
@@ -78,7 +80,7 @@ fn executable() -> Case {
 }
 
 fn filters() -> Case {
-    let calls = Under(CALLS, ROOT);
+    let calls = Under(CALLS, PLACE);
     Case::new(
         "Q-3",
         "load classic BPF by other options than SO_ATTACH_FILTER",
@@ -96,7 +98,7 @@ fn filters() -> Case {
 }
 
 fn programs() -> Case {
-    let calls = Under(CALLS, ROOT);
+    let calls = Under(CALLS, PLACE);
     Case::new(
         "Q-4",
         "load a program by another spelling of the command",
@@ -118,7 +120,7 @@ fn programs() -> Case {
 }
 
 fn pages() -> Case {
-    let calls = Under(CALLS, ROOT);
+    let calls = Under(CALLS, PLACE);
     Case::new(
         "Q-5",
         "move pages of a file into a pipe by another call than splice",
@@ -156,7 +158,7 @@ fn pages() -> Case {
 }
 
 fn entries() -> Case {
-    let calls = Under(CALLS, ROOT);
+    let calls = Under(CALLS, PLACE);
     Case::new(
         "Q-6",
         "enter the kernel as a program of another architecture",

@@ -110,7 +110,9 @@ pub(super) fn cases() -> Vec<Case> {
 fn new_interface() -> Case {
     let mounts = Under(MOUNTS, ROOT);
     let runtime = Under(RUNTIME, Place::with(Cap::SYS_ADMIN));
-    let calls = Under(MOUNT_CALLS, Place::with(Cap::SYS_ADMIN));
+    // Beside the mounts, what `varmor run` needs to put the filter on the step.
+    let rights = Cap::SYS_ADMIN.union(Cap::DAC_OVERRIDE);
+    let calls = Under(MOUNT_CALLS, Place::with(rights).host_pids());
     Case::new(
         "M-1",
         "mount through fsopen, open_tree and mount_setattr",
