@@ -172,7 +172,7 @@ fn adopt_current() -> Option<Label> {
     Some(label)
 }
 
-/// The nearest managed cgroup of the current task: its own, or an ancestor where the kernel can tell.
+/// The nearest managed cgroup of the current task: its own, or an ancestor.
 #[inline(always)]
 pub fn managed_cgroup() -> Option<(u64, Managed)> {
     // SAFETY: the helpers have no precondition.
@@ -180,9 +180,7 @@ pub fn managed_cgroup() -> Option<(u64, Managed)> {
     if let Some(managed) = lookup(own) {
         return Some((own, managed));
     }
-    if offsets::HAVE_ANCESTOR_CGROUP.load() == 0 {
-        return None;
-    }
+    let cgroup = own_cgroup();
     let mut level = 1;
     // No `Option` around them: what is undefined beside a `None` lies on the stack, and 6.1 refuses to copy it.
     let mut innermost = 0u64;
@@ -190,8 +188,7 @@ pub fn managed_cgroup() -> Option<(u64, Managed)> {
     let mut kind = 0u32;
     let mut adopt_before = 0u64;
     while level < ANCESTOR_LEVELS {
-        // SAFETY: as above; 0 is returned for a level that does not exist.
-        let id = unsafe { bpf_get_current_ancestor_cgroup_id(level) };
+        let id = ancestor(cgroup, level);
         if id == 0 {
             break;
         }
@@ -215,6 +212,34 @@ pub fn managed_cgroup() -> Option<(u64, Managed)> {
             adopt_before,
         },
     ))
+}
+
+/// The address of the current task's cgroup, for kernels whose programs cannot ask for the ids above it.
+#[inline(always)]
+fn own_cgroup() -> u64 {
+    if offsets::HAVE_ANCESTOR_CGROUP.load() != 0 {
+        return 0;
+    }
+    // SAFETY: the helper has no precondition.
+    let task = unsafe { bpf_get_current_task() };
+    let set = kernel::word_or_zero(task + u64::from(offsets::TASK_CGROUPS.load()));
+    kernel::word_or_zero(set + u64::from(offsets::CSS_SET_CGROUP.load()))
+}
+
+/// The id of the ancestor at a level (the root is 0); 0 for a level that does not exist.
+#[inline(always)]
+fn ancestor(cgroup: u64, level: i32) -> u64 {
+    if offsets::HAVE_ANCESTOR_CGROUP.load() != 0 {
+        // SAFETY: the helper has no precondition.
+        return unsafe { bpf_get_current_ancestor_cgroup_id(level) };
+    }
+    let own = kernel::word_or_zero(cgroup + u64::from(offsets::CGROUP_LEVEL.load())) as u32;
+    if level as u32 > own {
+        return 0;
+    }
+    // `u64 ancestor_ids[]`, the cgroup's own id the last.
+    let ids = cgroup + u64::from(offsets::CGROUP_ANCESTOR_IDS.load());
+    kernel::word_or_zero(ids + level as u64 * 8)
 }
 
 #[inline(always)]

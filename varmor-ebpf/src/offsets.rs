@@ -91,6 +91,11 @@ facts! {
     TASK_FLAGS: u32,
     TASK_PTRACE: u32,
     TASK_NAMEIDATA: u32,
+    TASK_CGROUPS: u32,
+    CSS_SET_CGROUP: u32,
+    CGROUP_LEVEL: u32,
+    /// `cgroup.ancestor_ids`; 0 on kernels without it, whose programs have a helper (6.1 and later).
+    CGROUP_ANCESTOR_IDS: u32,
     NAMEIDATA_NAME: u32,
     FILENAME_NAME: u32,
     TASK_STORAGE: u32,

@@ -70,6 +70,9 @@ const WANTED: &[Wanted] = &[
     ("TASK_FLAGS", "task_struct", &["flags"]),
     ("TASK_PTRACE", "task_struct", &["ptrace"]),
     ("TASK_NAMEIDATA", "task_struct", &["nameidata"]),
+    ("TASK_CGROUPS", "task_struct", &["cgroups"]),
+    ("CSS_SET_CGROUP", "css_set", &["dfl_cgrp"]),
+    ("CGROUP_LEVEL", "cgroup", &["level"]),
     ("NAMEIDATA_NAME", "nameidata", &["name"]),
     ("FILENAME_NAME", "filename", &["name"]),
     ("MAP_ID", "bpf_map", &["id"]),
@@ -131,6 +134,8 @@ impl Facts {
             .map_or((2, 0), |field| (1, field.offset));
         let unix_sock = u32::from(btf.has_function("bpf_skc_to_unix_sock"));
         offsets.push(("HAVE_UNIX_SOCK", unix_sock));
+        let ancestors = btf.field("cgroup", "ancestor_ids");
+        offsets.push(("CGROUP_ANCESTOR_IDS", ancestors.map_or(0, |field| field.offset)));
         // Since task storage exists (5.11); the object for older kernels does not ask.
         let storage = btf.field("task_struct", "bpf_storage");
         offsets.push(("TASK_STORAGE", storage.map_or(u32::MAX, |field| field.offset)));

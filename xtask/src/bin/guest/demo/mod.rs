@@ -4,6 +4,7 @@ pub(crate) mod agent;
 pub(crate) mod containers;
 mod network;
 mod report;
+mod starts;
 pub(crate) mod survive;
 
 use std::{fs, path::PathBuf, process::ExitCode, thread, time::Duration};

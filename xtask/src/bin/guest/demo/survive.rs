@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::{PROTECTED, agent::Agent, containers, network};
+use super::{PROTECTED, agent::Agent, containers, network, starts};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -28,6 +28,7 @@ pub(crate) struct Args {
 }
 
 const LOG: &str = "/run/survive-agent.log";
+const VIOLATIONS: &str = "/var/log/varmor/violations.log";
 const STATE: &str = "/run/varmor/policies.json";
 /// An attack that the policy refuses, and an operation that it allows.
 const ATTACK: &str = "sa-token";
@@ -96,6 +97,35 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
         );
         Ok(())
     });
+    fs::write(args.policies.join("starts.yaml"), starts::POLICY)?;
+    wait("the agent has read the policy of the starts", || {
+        Ok(state_of("starts.yaml")?.contains("ok"))
+    })?;
+    good &= say(
+        "twenty containers are protected from their first instruction on",
+        || starts::with_agent(20),
+    );
+    drop(agent);
+    let mut agent = None;
+    good &= say(
+        "a container that starts while the agent is away waits for it",
+        || {
+            agent = Some(starts::while_away(|| start(args))?);
+            Ok(())
+        },
+    );
+    drop(agent.take());
+    good &= say("without an agent no container starts", starts::without_agent);
+    let agent = start(args)?;
+    good &= say(
+        "with an agent they start again, and the refusals are in the log",
+        || {
+            starts::with_agent(1)?;
+            wait("both refusals are in the log", || {
+                Ok(starts::refusals(VIOLATIONS)? >= 2)
+            })
+        },
+    );
     let policy = args.policies.join("demo.yaml");
     let text = fs::read_to_string(&policy)?;
     good &= say(
