@@ -3,14 +3,15 @@
 //! The first exec in a cgroup that nobody knows, below one where containers appear, is not refused and not let
 //! through: the task gets SIGSTOP, and the call ends with `-ERESTARTNOINTR`. On its way out of the kernel the task
 //! stops; when the agent has said what the cgroup is, it sends SIGCONT, and the kernel makes the same call again, which
-//! now finds the container's label. Neither the runtime nor the program notices anything but the time.
+//! now finds the container's label. Neither the runtime nor the program notices anything but the time. A runtime that executes
+//! itself in the new cgroup, before there is a container to ask for, gets leave for one exec.
 
 use aya_ebpf::helpers::generated::{
     bpf_get_current_cgroup_id, bpf_get_current_pid_tgid, bpf_ktime_get_boot_ns, bpf_send_signal,
 };
 use varmor_common::abi::{
     ACTION_ALLOWED, ACTION_FAULT, AGENT_LAPSE, COUNTER_DENIED, COUNTER_FAULTS, EVENT_EXEC, FAULT_ABSENT,
-    SETTING_ABSENT, SETTING_ALIVE, Waiting, operation,
+    PASSES_ONCE, SETTING_ABSENT, SETTING_ALIVE, Waiting, operation,
 };
 
 use crate::{
@@ -36,13 +37,19 @@ pub fn pass(gate: u64) -> i32 {
         return ALLOW;
     }
     // SAFETY: as above.
+    let process = (unsafe { bpf_get_current_pid_tgid() } >> 32) as u32;
+    // SAFETY: entries are replaced, never changed in place (no-prealloc hash), so the copy is whole.
+    let known = unsafe { maps::WAITING.get(&process) }.copied();
+    if known.is_some_and(|known| known.since == PASSES_ONCE && known.cgroup == cgroup) {
+        let _ = maps::WAITING.remove(&process);
+        return ALLOW;
+    }
+    // SAFETY: as above.
     let now = unsafe { bpf_ktime_get_boot_ns() };
     let alive = maps::SETTINGS.get(SETTING_ALIVE).copied().unwrap_or(0);
     if now / NANOSECONDS > u64::from(alive) + u64::from(AGENT_LAPSE) {
         return absent();
     }
-    // SAFETY: as above.
-    let process = (unsafe { bpf_get_current_pid_tgid() } >> 32) as u32;
     let waiting = Waiting { cgroup, since: now };
     if maps::WAITING.insert(&process, &waiting, 0).is_err() {
         return absent();

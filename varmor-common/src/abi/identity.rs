@@ -68,10 +68,14 @@ pub const MAX_MANAGED: u32 = 65_536;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
     pub cgroup: u64,
-    /// Nanoseconds of the boot clock.
+    /// Nanoseconds of the boot clock, or `PASSES_ONCE`.
     pub since: u64,
 }
 const _: () = assert!(size_of::<Waiting>() == 16);
+
+/// The process may make one exec in this cgroup and comes to the gate again with the next: it is the runtime's own, which
+/// makes a container that nobody can know yet.
+pub const PASSES_ONCE: u64 = u64::MAX;
 
 /// Most processes that wait at a time; one more is refused.
 pub const MAX_WAITING: u32 = 4_096;

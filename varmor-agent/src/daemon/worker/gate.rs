@@ -25,6 +25,8 @@ enum Answer {
     Bound,
     /// No policy is about it.
     Free,
+    /// It is the runtime's own, which makes a container that has no task yet.
+    Runtime,
     /// Not enough yet, or its policy cannot be put in force.
     Wait,
 }
@@ -108,10 +110,13 @@ impl Worker {
                     }
                     continue;
                 }
-                Answer::Bound => Ok(()),
-                Answer::Free => self.enforcer.set_free(&[CgroupId(start.cgroup)]),
+                Answer::Bound => self.enforcer.let_go(process),
+                Answer::Free => self
+                    .enforcer
+                    .set_free(&[CgroupId(start.cgroup)])
+                    .and_then(|()| self.enforcer.let_go(process)),
+                Answer::Runtime => self.enforcer.let_pass(process, CgroupId(start.cgroup)),
             };
-            let outcome = outcome.and_then(|()| self.enforcer.let_go(process));
             match outcome {
                 Ok(()) => {
                     self.problems.remove("long start");
@@ -152,8 +157,8 @@ impl Worker {
             .find(|container| container.cgroup == Some(cgroup) || Some(container.id.as_str()) == named);
         match (container, named) {
             (Some(container), _) if policies.iter().any(|policy| selects(policy, container)) => Answer::Wait,
-            // A record without a task, whose pod and labels are in no list yet.
-            (None, Some(id)) if !self.listing.sandboxes.contains(id) => Answer::Wait,
+            // A record without a task: the entry point runs only after there is one.
+            (None, Some(id)) if !self.listing.sandboxes.contains(id) => Answer::Runtime,
             _ => Answer::Free,
         }
     }

@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
+use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
 use aya::maps::{Array, HashMap, Map, MapData, RingBuf};
 use rustix::process::{Pid, Signal, kill_process};
-use varmor_common::abi::{MANAGED_FREE, MANAGED_GATE, Managed, SETTING_ALIVE, Waiting};
+use varmor_common::abi::{MANAGED_FREE, MANAGED_GATE, Managed, PASSES_ONCE, SETTING_ALIVE, Waiting};
 
 use super::super::{CgroupId, EnforcerError};
 use super::BpfEnforcer;
@@ -62,8 +63,36 @@ impl Gate {
         self.waiting
             .iter()
             .map(|entry| entry.map(|(process, waiting)| (process, waiting.0)))
+            .filter(|entry| !matches!(entry, Ok((_, waiting)) if waiting.since == PASSES_ONCE))
             .collect::<Result<_, _>>()
             .map_err(|error| EnforcerError::kernel("list who waits at the start gate", error))
+    }
+
+    /// The process goes on for this one exec.
+    pub(super) fn let_pass(&mut self, process: u32, cgroup: u64) -> Result<(), EnforcerError> {
+        let waiting = Waiting {
+            cgroup,
+            since: PASSES_ONCE,
+        };
+        self.waiting
+            .insert(process, Shared(waiting), 0)
+            .map_err(|error| EnforcerError::kernel("let a runtime pass", error))?;
+        go_on(process).map_err(|error| EnforcerError::kernel("let a runtime pass", error))
+    }
+
+    /// Forgets who died before it used its leave.
+    pub(super) fn forget_dead(&mut self) {
+        let unused = self
+            .waiting
+            .iter()
+            .filter_map(Result::ok)
+            .filter(|(process, waiting)| {
+                waiting.0.since == PASSES_ONCE && !Path::new(&format!("/proc/{process}")).exists()
+            });
+        let dead: Vec<u32> = unused.map(|(process, _)| process).collect();
+        for process in dead {
+            let _ = self.waiting.remove(&process);
+        }
     }
 
     /// The process goes on: it makes its call again and is judged by what is known now.
@@ -161,6 +190,11 @@ impl BpfEnforcer {
         self.gate.let_go(process)
     }
 
+    /// Lets a process make one exec that waits in a cgroup whose container does not exist yet.
+    pub fn let_pass(&mut self, process: u32, cgroup: CgroupId) -> Result<(), EnforcerError> {
+        self.gate.let_pass(process, cgroup.0)
+    }
+
     /// The cgroups below which containers appear, and no others, have a gate.
     pub fn set_gates(&mut self, gates: &BTreeSet<CgroupId>) -> Result<(), EnforcerError> {
         let ledger = self.ledger()?;
@@ -191,6 +225,7 @@ impl BpfEnforcer {
 
     /// Forgets marks of cgroups that are gone.
     pub fn forget_marks(&mut self, existing: &BTreeSet<CgroupId>) -> Result<(), EnforcerError> {
+        self.gate.forget_dead();
         let gone: Vec<u64> = self
             .ledger()?
             .marked()

@@ -102,8 +102,8 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
         Ok(state_of("starts.yaml")?.contains("ok"))
     })?;
     good &= say(
-        "twenty containers are protected from their first instruction on",
-        || starts::with_agent(20),
+        "ten containers are protected from their first instruction on",
+        || starts::with_agent(10),
     );
     drop(agent);
     let mut agent = None;
