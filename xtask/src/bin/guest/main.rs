@@ -1,6 +1,7 @@
 //! `varmor-guest`: what the lab runs inside its guests and inside the demo's containers.
 #![expect(clippy::print_stdout, reason = "the lab reads this program's standard output")]
 
+mod agree;
 mod apparmor;
 mod attack;
 mod battery;
@@ -22,6 +23,8 @@ use clap::Parser;
 #[derive(Parser)]
 #[command(name = "varmor-guest", version)]
 enum Command {
+    /// Proves on this kernel that the commands that answer offline say what the kernel does
+    Agree(agree::Args),
     /// Proves on this kernel that AppArmor holds each built-in rule
     Apparmor(apparmor::Args),
     /// Tries one operation and prints its outcome as JSON
@@ -48,6 +51,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let outcome = match Command::parse() {
+        Command::Agree(args) => agree::command(&args),
         Command::Apparmor(args) => apparmor::command(&args),
         Command::Attack(args) => attack::command(&args),
         Command::Demo(args) => demo::command(&args),

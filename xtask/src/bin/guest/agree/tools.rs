@@ -1,0 +1,203 @@
+//! The commands that are compared, and the program that does the operations.
+
+use std::{
+    fs::{self, File},
+    io::Write,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{
+    counts::Counts,
+    operation::{Operation, Outcome},
+    policies::Builtin,
+};
+
+const VARMOR: &str = "/varmor";
+const OPERATIONS: &str = "/tmp/agree-operations";
+const EVENTS: &str = "/tmp/agree-events";
+
+/// What `explain` says: which operations are denied.
+pub(super) struct Expected {
+    pub(super) denied: Vec<bool>,
+    /// The policy logs what it would refuse.
+    pub(super) is_softened: bool,
+}
+
+#[derive(Deserialize)]
+struct Decision {
+    outcome: String,
+}
+
+/// What `simulate` says.
+#[derive(Deserialize)]
+struct Simulated {
+    decided: u64,
+    skipped: u64,
+    flips: Vec<Value>,
+}
+
+pub(super) fn answer(arguments: &[&str]) -> Result<String> {
+    let output = Command::new(VARMOR)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .context("start varmor")?;
+    ensure!(
+        output.status.success(),
+        "varmor {}: {}: {}",
+        arguments.join(" "),
+        output.status,
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    String::from_utf8(output.stdout).context("read the answer")
+}
+
+pub(super) fn catalogue() -> Result<Vec<Builtin>> {
+    serde_json::from_str(&answer(&["rules", "list", "--output", "json"])?).context("read the catalogue")
+}
+
+/// What `program` finds when it does the operations, free or under a policy, and what was logged.
+pub(super) fn outcomes(
+    program: &str,
+    policy: Option<&str>,
+    operations: &[Operation],
+) -> Result<(Vec<Outcome>, String)> {
+    let mut file = File::create(OPERATIONS)?;
+    for operation in operations {
+        serde_json::to_writer(&mut file, operation)?;
+        file.write_all(b"\n")?;
+    }
+    drop(file);
+    let mut command = Command::new(if policy.is_some() { VARMOR } else { program });
+    if let Some(policy) = policy {
+        command.args([
+            "run",
+            "--quiet",
+            "--violations",
+            EVENTS,
+            "--policy",
+            policy,
+            "--",
+            program,
+        ]);
+    }
+    // A pipe is of no path, so no policy keeps the operator from its work.
+    let feed = Command::new("/bin/busybox")
+        .args(["cat", OPERATIONS])
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut feed = feed;
+    let output = command
+        .args(["agree", "--operate"])
+        .stdin(feed.stdout.take().context("no pipe")?)
+        .output()
+        .context("start the operator")?;
+    feed.wait()?;
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(output.status.success(), "{}: {}", output.status, errors.trim());
+    let text = String::from_utf8(output.stdout).context("read the outcomes")?;
+    let outcomes = text
+        .lines()
+        .map(|line| serde_json::from_str(line).with_context(|| format!("read `{line}`")))
+        .collect::<Result<Vec<Outcome>>>()?;
+    ensure!(
+        outcomes.len() == operations.len(),
+        "{} of {} operations were done: {}",
+        outcomes.len(),
+        operations.len(),
+        errors.trim()
+    );
+    let events = match policy {
+        Some(_) => fs::read_to_string(EVENTS).context("read the events")?,
+        None => String::new(),
+    };
+    Ok((outcomes, events))
+}
+
+/// What `explain` says about each operation when `program` does it: refused if one of its questions is.
+pub(super) fn explain(policy: &str, program: &str, operations: &[Operation]) -> Result<Expected> {
+    let outcomes = decisions(policy, program, operations)?;
+    Ok(Expected {
+        denied: outcomes
+            .iter()
+            .map(|asked| asked.iter().any(|outcome| outcome == "denied"))
+            .collect(),
+        is_softened: fs::read_to_string(policy)?.contains("allowViolations: true"),
+    })
+}
+
+/// The answer to each question of each operation.
+pub(super) fn decisions(policy: &str, program: &str, operations: &[Operation]) -> Result<Vec<Vec<String>>> {
+    let lines: String = operations
+        .iter()
+        .flat_map(|operation| &operation.asks)
+        .flat_map(|ask| [ask, "\n"])
+        .collect();
+    fs::write(OPERATIONS, lines)?;
+    let text = answer(&[
+        "explain",
+        policy,
+        "--operations",
+        OPERATIONS,
+        "--executable",
+        program,
+    ])?;
+    let mut answers = text.lines();
+    operations
+        .iter()
+        .map(|operation| {
+            let of_one = operation.asks.iter().map(|_| {
+                let line = answers.next().context("explain said too little")?;
+                let decision: Decision =
+                    serde_json::from_str(line).with_context(|| format!("read `{line}`"))?;
+                Ok(decision.outcome)
+            });
+            of_one.collect()
+        })
+        .collect()
+}
+
+/// The events of a run, decided again under the same policy: none may flip.
+pub(super) fn simulate(
+    policy: &str,
+    events: &str,
+    is_softened: bool,
+    counts: &mut Counts,
+) -> Result<Vec<String>> {
+    fs::write(EVENTS, events)?;
+    let output = Command::new(VARMOR)
+        .args(["simulate", policy, "--events", EVENTS, "--output", "json"])
+        .output()
+        .context("start varmor")?;
+    let said: Simulated = serde_json::from_slice(&output.stdout).with_context(|| {
+        format!(
+            "simulate: {}: {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr).trim()
+        )
+    })?;
+    counts.decided += said.decided;
+    counts.skipped += said.skipped;
+    let mut wrong: Vec<String> = said
+        .flips
+        .iter()
+        .take(super::SAID)
+        .map(|flip| {
+            let line = flip["line"].as_u64().and_then(|line| usize::try_from(line).ok());
+            let event = line
+                .and_then(|line| events.lines().nth(line - 1))
+                .unwrap_or_default();
+            format!("simulate flips {flip}, of {event}")
+        })
+        .collect();
+    let refused = events.lines().any(|line| line.contains(r#""action":"DENIED""#));
+    if is_softened && refused {
+        wrong.push("a policy that allows violations refused something".to_owned());
+    }
+    counts.wrong += said.flips.len();
+    Ok(wrong)
+}
