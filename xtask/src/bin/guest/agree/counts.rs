@@ -12,7 +12,7 @@ pub(super) struct Counts {
     pub(super) skipped: u64,
     /// Differences that were tried under both policies, and those that could not be.
     pub(super) tried: usize,
-    pub(super) untried: usize,
+    untried: BTreeMap<String, usize>,
     pub(super) wrong: usize,
 }
 
@@ -30,6 +30,12 @@ impl Counts {
         let kind = self.kinds.entry(operation.act.kind()).or_default();
         kind.compared += 1;
         kind.denied += usize::from(under == Outcome::Denied);
+    }
+
+    /// By the first word of the witness.
+    pub(super) fn untried(&mut self, witness: &str) {
+        let verb = witness.split(' ').next().unwrap_or_default();
+        *self.untried.entry(verb.to_owned()).or_default() += 1;
     }
 
     pub(super) fn left_out(&mut self, operation: &Operation, free: Outcome) {
@@ -50,7 +56,7 @@ impl fmt::Display for Counts {
         write!(
             f,
             "{} operations compared, {} of them denied, {} disagreements, {} left out; {} events decided again, {} \
-             skipped; {} differences tried, {} not;",
+             skipped; {} differences tried, {} not ({:?});",
             sum(|kind| kind.compared),
             sum(|kind| kind.denied),
             self.wrong,
@@ -58,6 +64,7 @@ impl fmt::Display for Counts {
             self.decided,
             self.skipped,
             self.tried,
+            self.untried.values().sum::<usize>(),
             self.untried
         )?;
         for (name, kind) in &self.kinds {

@@ -2,7 +2,7 @@
 
 use std::{fs, net::SocketAddr, path::Path};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use nix::libc;
 use serde::Deserialize;
 
@@ -24,11 +24,24 @@ struct Change {
     witness: String,
 }
 
-/// What is wrong.
-pub(super) fn judge(old: &str, new: &str, outside: i32, counts: &mut Counts) -> Result<Vec<String>> {
+/// A difference that can be tried.
+pub(super) struct Difference {
+    pub(super) operation: Operation,
+    change: Change,
+    /// What the operation needs beside the witness is allowed by both policies.
+    is_alone: bool,
+}
+
+/// Differences, and what the kernel said free and under the first policy.
+pub(super) struct Tried {
+    pub(super) differences: Vec<Difference>,
+    pub(super) said: Vec<(Outcome, Outcome)>,
+}
+
+/// What `diff` finds.
+pub(super) fn between(old: &str, new: &str, outside: i32, counts: &mut Counts) -> Result<Vec<Difference>> {
     let text = tools::answer(&["diff", old, new, "--output", "json"])?;
     let found: Comparison = serde_json::from_str(&text).context("read the differences")?;
-    stage::renew(&[])?;
     let (mut changes, mut operations) = (Vec::new(), Vec::new());
     for change in found.changes {
         match operation(&change.witness, outside) {
@@ -36,43 +49,71 @@ pub(super) fn judge(old: &str, new: &str, outside: i32, counts: &mut Counts) -> 
                 changes.push(change);
                 operations.push(operation);
             }
-            None => counts.untried += 1,
+            None => counts.untried(&change.witness),
         }
     }
-    let (free, _) = tools::outcomes(stage::PLAIN, None, &operations)?;
-    let (before, _) = tools::outcomes(stage::PLAIN, Some(old), &operations)?;
-    let (after, _) = tools::outcomes(stage::PLAIN, Some(new), &operations)?;
+    let before = tools::decisions(old, stage::PLAIN, &operations)?;
+    let after = tools::decisions(new, stage::PLAIN, &operations)?;
+    let with_decisions = changes.into_iter().zip(operations).zip(before.iter().zip(&after));
+    Ok(with_decisions
+        .map(|((change, operation), (before, after))| {
+            let refused_beside = |asked: &[String]| {
+                let asks = operation.asks.iter().zip(asked);
+                asks.filter(|(ask, _)| !is_witness(ask, &change.witness))
+                    .any(|(_, outcome)| outcome == "denied")
+            };
+            Difference {
+                is_alone: !refused_beside(before) && !refused_beside(after),
+                change,
+                operation,
+            }
+        })
+        .collect())
+}
+
+/// What is wrong; `after` is what the kernel said free and under the second policy.
+pub(super) fn judge(
+    before: &Tried,
+    after: &[(Outcome, Outcome)],
+    counts: &mut Counts,
+) -> Result<Vec<String>> {
     let mut wrong = Vec::new();
-    let (asked_before, asked_after) = (
-        tools::decisions(old, stage::PLAIN, &operations)?,
-        tools::decisions(new, stage::PLAIN, &operations)?,
-    );
-    for (place, change) in changes.iter().enumerate() {
-        // What the operation needs beside the witness must be allowed by both.
-        let beside = |asked: &[String]| {
-            let asks = operations[place].asks.iter().zip(asked);
-            asks.filter(|(ask, _)| !is_witness(ask, &change.witness))
-                .any(|(_, outcome)| outcome == "denied")
-        };
-        if free[place] != Outcome::Allowed || beside(&asked_before[place]) || beside(&asked_after[place]) {
-            counts.untried += 1;
+    for ((difference, (_, old)), (free, new)) in before.differences.iter().zip(&before.said).zip(after) {
+        let Change { direction, witness } = &difference.change;
+        if *free != Outcome::Allowed || !difference.is_alone {
+            counts.untried(witness);
             continue;
         }
         counts.tried += 1;
-        let expected = if change.direction == "newly-denied" {
-            (Outcome::Allowed, Outcome::Denied)
-        } else {
-            (Outcome::Denied, Outcome::Allowed)
+        let expected = match direction.as_str() {
+            "newly-denied" => (Outcome::Allowed, Outcome::Denied),
+            "newly-allowed" => (Outcome::Denied, Outcome::Allowed),
+            other => bail!("diff says `{other}`"),
         };
-        if (before[place], after[place]) != expected {
+        if (*old, *new) != expected {
             wrong.push(format!(
-                "{} {}: the kernel says {:?} under {old} and {:?} under {new}",
-                change.direction, change.witness, before[place], after[place]
+                "{direction} {witness}: the kernel says {old:?} under the policy before and {new:?} under this one"
             ));
         }
     }
     counts.wrong += wrong.len();
     Ok(wrong)
+}
+
+/// The files that the witnesses are about.
+pub(super) fn prepare(witnesses: &[Operation]) -> Result<()> {
+    for operation in witnesses {
+        let made = match &operation.act {
+            Act::Open { path, .. } => make(path, false),
+            Act::Exec { path } => make(path, true),
+            _ => continue,
+        };
+        // Names that no file can have: the operation fails free, and is left out.
+        if let Err(error) = made {
+            println!("{}: {error:#}", operation.asks[0]);
+        }
+    }
+    Ok(())
 }
 
 /// Flags may be written in either of two ways.
@@ -92,18 +133,14 @@ fn operation(witness: &str, outside: i32) -> Option<Operation> {
                 "a" => libc::O_WRONLY | libc::O_APPEND,
                 _ => return None,
             };
-            make(path, false)?;
             Some(opening(path, flags))
         }
-        "exec" => {
-            make(rest, true)?;
-            Some(Operation {
-                act: Act::Exec {
-                    path: rest.to_owned(),
-                },
-                asks: vec![witness.to_owned()],
-            })
-        }
+        "exec" => Some(Operation {
+            act: Act::Exec {
+                path: rest.to_owned(),
+            },
+            asks: vec![witness.to_owned()],
+        }),
         "connect" => Some(connect(rest.parse::<SocketAddr>().ok()?, false)),
         "bind" => Some(bind(rest.parse::<SocketAddr>().ok()?, false)),
         "socket" => {
@@ -144,15 +181,17 @@ fn operation(witness: &str, outside: i32) -> Option<Operation> {
 }
 
 /// A file at a path that nobody may have yet; a copy of a program where it must be one.
-fn make(path: &str, is_program: bool) -> Option<()> {
+fn make(path: &str, is_program: bool) -> Result<()> {
     let place = Path::new(path);
     if place.exists() {
-        return Some(());
+        return Ok(());
     }
-    fs::create_dir_all(place.parent()?).ok()?;
+    if let Some(folder) = place.parent() {
+        fs::create_dir_all(folder)?;
+    }
     if is_program {
-        stage::executable("/bin/busybox", path).ok()
+        stage::executable("/bin/busybox", path)
     } else {
-        touch(path).ok()
+        Ok(touch(path)?)
     }
 }

@@ -15,35 +15,40 @@ mod stage;
 mod tools;
 
 use std::{
+    fs,
     io::{BufRead, Write},
-    process::{Command, ExitCode},
+    process::{Command, ExitCode, Stdio},
     time::Instant,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::line::Line;
 use counts::Counts;
+use difference::Tried;
 use operation::{Operation, Outcome};
 use rng::Rng;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// How many policies
-    #[arg(long, default_value_t = 24)]
+    #[arg(long, default_value_t = 20)]
     policies: usize,
     /// Operations under each
-    #[arg(long, default_value_t = 500)]
+    #[arg(long, default_value_t = 520)]
     operations: usize,
-    /// Pairs of policies that are compared
-    #[arg(long, default_value_t = 10)]
-    pairs: usize,
+    /// Only the policy with this number
+    #[arg(long)]
+    only: Option<usize>,
     /// Where the generators begin
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Do the operations on standard input and print what became of each (internal)
     #[arg(long, hide = true)]
     operate: bool,
+    /// How many of them this program does itself; it starts another one for the rest (internal)
+    #[arg(long, hide = true, default_value_t = 0)]
+    own: usize,
 }
 
 /// Most disagreements that are said for one policy.
@@ -51,7 +56,7 @@ const SAID: usize = 8;
 
 pub(crate) fn command(args: &Args) -> Result<ExitCode> {
     if args.operate {
-        return operate();
+        return operate(args.own);
     }
     stage::prepare().context("prepare the guest")?;
     let mut outside = Command::new("/bin/busybox")
@@ -69,47 +74,97 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
     })
 }
 
-/// Reads and answers line by line: the operations come through a pipe, which no policy is about.
-fn operate() -> Result<ExitCode> {
-    let mut answers = std::io::stdout().lock();
-    for line in std::io::stdin().lock().lines() {
-        let operation: Operation = serde_json::from_str(&line?)?;
-        let outcome = operation.act.outcome();
-        writeln!(answers, "{}", serde_json::to_string(&outcome)?)?;
+/// The operations come through a pipe, which no policy is about. All but the first `own` are another program's.
+fn operate(own: usize) -> Result<ExitCode> {
+    let lines = std::io::stdin()
+        .lock()
+        .lines()
+        .collect::<std::io::Result<Vec<String>>>()?;
+    let (own, others) = lines.split_at(own.min(lines.len()));
+    for line in own {
+        let operation: Operation = serde_json::from_str(line)?;
+        println!("{}", serde_json::to_string(&operation.act.outcome())?);
     }
+    if others.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let count = others.len().to_string();
+    let mut operator = Command::new(stage::OPERATOR)
+        .args(["agree", "--operate", "--own", &count])
+        .stdin(Stdio::piped())
+        .spawn()
+        .context("start the other operator")?;
+    let mut input = operator.stdin.take().context("no pipe")?;
+    input.write_all((others.join("\n") + "\n").as_bytes())?;
+    drop(input);
+    let status = operator.wait()?;
+    ensure!(status.success(), "the other operator ended with {status}");
     Ok(ExitCode::SUCCESS)
+}
+
+/// A policy, and what is done under it.
+struct Subject {
+    policy: String,
+    text: String,
+    operations: Vec<Operation>,
 }
 
 fn suite(args: &Args, outside: i32) -> Result<bool> {
     let catalogue = tools::catalogue()?;
-    let mut counts = Counts::default();
-    let mut good = true;
-    let mut written = Vec::new();
+    let mut subjects = Vec::new();
     for number in 0..args.policies {
-        let start = Instant::now();
         // A policy and its operations do not depend on those before it, so one can be repeated alone.
         let mut rng = Rng::new(args.seed.wrapping_mul(1_000_003).wrapping_add(number as u64));
         let policy = format!("/tmp/agree-{number}.yaml");
         let text = policies::policy(&mut rng, number, &catalogue);
-        std::fs::write(&policy, &text).with_context(|| format!("write {policy}"))?;
+        fs::write(&policy, &text).with_context(|| format!("write {policy}"))?;
         let operations = generate::operations(&mut rng, args.operations, outside);
-        let judged = judge(&policy, &operations, &mut counts);
-        let detail = match &judged {
-            Ok(wrong) if wrong.is_empty() => String::new(),
-            Ok(wrong) => format!("{}; the policy is {text}", wrong.join("; ")),
-            Err(error) => format!("{error:#}; the policy is {text}"),
+        subjects.push(Subject {
+            policy,
+            text,
+            operations,
+        });
+    }
+    let only = |number: usize| args.only.is_none_or(|only| only == number);
+    let mut counts = Counts::default();
+    let mut good = true;
+    // The differences to the policy before, and what its kernel said to them.
+    let mut before: Option<Tried> = None;
+    for (number, subject) in subjects.iter().enumerate().filter(|(number, _)| only(*number)) {
+        let start = Instant::now();
+        let behind = before.as_ref().map_or(&[][..], |tried| &tried.differences);
+        let next = subjects.get(number + 1).filter(|_| args.only.is_none());
+        let ahead = match next {
+            Some(next) => difference::between(&subject.policy, &next.policy, outside, &mut counts)?,
+            None => Vec::new(),
+        };
+        let witnesses: Vec<Operation> = behind
+            .iter()
+            .chain(&ahead)
+            .map(|difference| difference.operation.clone())
+            .collect();
+        let mut wrong = Vec::new();
+        let mut tried = None;
+        match judge(subject, &witnesses, &mut counts, &mut wrong) {
+            Ok(mut said) => {
+                let of_ahead = said.split_off(behind.len());
+                if let Some(before) = &before {
+                    wrong.extend(difference::judge(before, &said, &mut counts)?);
+                }
+                tried = Some(Tried {
+                    differences: ahead,
+                    said: of_ahead,
+                });
+            }
+            Err(error) => wrong.push(format!("{error:#}")),
+        }
+        before = tried;
+        let detail = if wrong.is_empty() {
+            String::new()
+        } else {
+            format!("{}; the policy is {}", wrong.join("; "), subject.text)
         };
         good &= say(&format!("policy {number}"), detail, start)?;
-        written.push(policy);
-    }
-    for number in 0..args.pairs.min(written.len().saturating_sub(1)) {
-        let start = Instant::now();
-        let (old, new) = (&written[number], &written[number + 1]);
-        let detail = match difference::judge(old, new, outside, &mut counts) {
-            Ok(wrong) => wrong.join("; "),
-            Err(error) => format!("{error:#}"),
-        };
-        good &= say(&format!("difference {number}"), detail, start)?;
     }
     let line = Line {
         suite: "agree",
@@ -122,18 +177,23 @@ fn suite(args: &Args, outside: i32) -> Result<bool> {
     Ok(good)
 }
 
-/// What is wrong.
-fn judge(policy: &str, operations: &[Operation], counts: &mut Counts) -> Result<Vec<String>> {
-    stage::renew(operations)?;
-    let (free, _) = tools::outcomes(stage::OPERATOR, None, operations).context("without a policy")?;
-    stage::renew(operations)?;
-    let (under, events) =
-        tools::outcomes(stage::OPERATOR, Some(policy), operations).context("under the policy")?;
-    let expected = tools::explain(policy, stage::OPERATOR, operations)?;
-    let softened = expected.is_softened;
-    let mut wrong = Vec::new();
+/// Compares one policy; the kernel's answers to the witnesses, free and under it.
+fn judge(
+    subject: &Subject,
+    witnesses: &[Operation],
+    counts: &mut Counts,
+    wrong: &mut Vec<String>,
+) -> Result<Vec<(Outcome, Outcome)>> {
+    let (policy, operations) = (&subject.policy, &subject.operations);
+    let renew = || stage::renew(operations).and_then(|()| difference::prepare(witnesses));
+    renew()?;
+    let free = tools::outcomes(None, witnesses, operations).context("without a policy")?;
+    renew()?;
+    let under = tools::outcomes(Some(policy), witnesses, operations).context("under the policy")?;
+    let denied = tools::explain(policy, stage::OPERATOR, operations)?;
+    let mut disagreements = Vec::new();
     for (place, operation) in operations.iter().enumerate() {
-        let (free, under, denied) = (free[place], under[place], expected.denied[place]);
+        let (free, under, denied) = (free.targeted[place], under.targeted[place], denied[place]);
         if free != Outcome::Allowed {
             counts.left_out(operation, free);
             continue;
@@ -146,20 +206,22 @@ fn judge(policy: &str, operations: &[Operation], counts: &mut Counts) -> Result<
         };
         if !agrees {
             let said = if denied { "denied" } else { "allowed" };
-            wrong.push(format!(
+            disagreements.push(format!(
                 "{:?}: the kernel says {under:?}, explain says {said} to {:?}",
                 operation.act, operation.asks
             ));
         }
     }
-    counts.wrong += wrong.len();
-    let more = wrong.len().saturating_sub(SAID);
-    wrong.truncate(SAID);
+    counts.wrong += disagreements.len();
+    let more = disagreements.len().saturating_sub(SAID);
+    disagreements.truncate(SAID);
     if more > 0 {
-        wrong.push(format!("and {more} more"));
+        disagreements.push(format!("and {more} more"));
     }
-    wrong.extend(tools::simulate(policy, &events, softened, counts)?);
-    Ok(wrong)
+    wrong.append(&mut disagreements);
+    let is_softened = subject.text.contains("allowViolations: true");
+    wrong.extend(tools::simulate(policy, &under.events, is_softened, counts)?);
+    Ok(free.plain.into_iter().zip(under.plain).collect())
 }
 
 fn say(case: &str, detail: String, start: Instant) -> Result<bool> {

@@ -140,19 +140,20 @@ fn raw_rules(rng: &mut Rng, text: &mut String, indent: &str, usual: &str) {
         );
     }
     let _ = writeln!(text, "{indent}network:\n{indent}  sockets:");
-    for _ in 0..1 + rng.below(2) {
+    for _ in 0..2 {
         let sockets = [
-            "domains: [inet], types: [stream]",
+            "domains: [inet, inet6], types: [dgram]",
             "domains: [inet, unix]",
             "domains: [inet6]",
+            "domains: [inet], types: [stream]",
             "domains: [packet]",
             "domains: [inet], protocols: [icmp]",
-            "domains: [inet, inet6], types: [dgram]",
             "protocols: [tcp]",
             "domains: [netlink]",
         ];
         // Without sockets there is nothing to see about addresses, so few of these refuse much.
-        let (qualifier, sockets) = (qualifier(rng), rng.pick(&sockets[..]));
+        let common = if rng.chance(30) { 0 } else { 3 };
+        let (qualifier, sockets) = (qualifier(rng), rng.pick(&sockets[common..]));
         let _ = writeln!(text, "{indent}  - {{qualifiers: [{qualifier}], {sockets}}}");
     }
     let _ = writeln!(text, "{indent}  egress:\n{indent}    toDestinations:");
@@ -210,8 +211,8 @@ fn raw_rules(rng: &mut Rng, text: &mut String, indent: &str, usual: &str) {
 fn program(rng: &mut Rng) -> String {
     let one = *rng.pick(&PROGRAMS);
     match rng.below(5) {
-        0 => "/agree/bin/*".to_owned(),
-        1 => "/agree/bin/**".to_owned(),
+        0 => "/agree/bin/*sh".to_owned(),
+        1 => "/agree/bin/deep/**".to_owned(),
         2 => format!("/**/{}", name_of(one)),
         3 => "/agree/bin/{su,sudo,[t-z]*}".to_owned(),
         _ => one.to_owned(),
@@ -230,8 +231,11 @@ fn pattern(rng: &mut Rng) -> String {
         2 | 3 => format!("{folder}/**"),
         4 => format!("{folder}/*"),
         5 => format!("{folder}/*.{}", rng.pick(&["key", "txt", "log"])),
-        6 => format!("/**/{name}"),
-        7 => "/**/*.key".to_owned(),
+        // Of these every folder is on the way, so that no mount may cover one: few of them.
+        6 if rng.chance(15) => format!("/**/{name}"),
+        6 => format!("{folder}/{name}"),
+        7 if rng.chance(15) => "/**/*.key".to_owned(),
+        7 => format!("{folder}/**/*.key"),
         8 => format!("{folder}/{{{name},x,{}}}", rng.pick(&NAMES)),
         9 => format!("{folder}/[a-c]*"),
         10 => format!("{folder}/?.key"),

@@ -14,18 +14,12 @@ use super::{
     counts::Counts,
     operation::{Operation, Outcome},
     policies::Builtin,
+    stage::PLAIN,
 };
 
 const VARMOR: &str = "/varmor";
 const OPERATIONS: &str = "/tmp/agree-operations";
 const EVENTS: &str = "/tmp/agree-events";
-
-/// What `explain` says: which operations are denied.
-pub(super) struct Expected {
-    pub(super) denied: Vec<bool>,
-    /// The policy logs what it would refuse.
-    pub(super) is_softened: bool,
-}
 
 #[derive(Deserialize)]
 struct Decision {
@@ -60,19 +54,23 @@ pub(super) fn catalogue() -> Result<Vec<Builtin>> {
     serde_json::from_str(&answer(&["rules", "list", "--output", "json"])?).context("read the catalogue")
 }
 
-/// What `program` finds when it does the operations, free or under a policy, and what was logged.
-pub(super) fn outcomes(
-    program: &str,
-    policy: Option<&str>,
-    operations: &[Operation],
-) -> Result<(Vec<Outcome>, String)> {
+/// What became of a batch, and what was logged.
+pub(super) struct Done {
+    pub(super) plain: Vec<Outcome>,
+    pub(super) targeted: Vec<Outcome>,
+    pub(super) events: String,
+}
+
+/// Does the operations, free or under a policy: `plain` by a program that no policy has rules for alone, then `targeted`
+/// by one that it starts.
+pub(super) fn outcomes(policy: Option<&str>, plain: &[Operation], targeted: &[Operation]) -> Result<Done> {
     let mut file = File::create(OPERATIONS)?;
-    for operation in operations {
+    for operation in plain.iter().chain(targeted) {
         serde_json::to_writer(&mut file, operation)?;
         file.write_all(b"\n")?;
     }
     drop(file);
-    let mut command = Command::new(if policy.is_some() { VARMOR } else { program });
+    let mut command = Command::new(if policy.is_some() { VARMOR } else { PLAIN });
     if let Some(policy) = policy {
         command.args([
             "run",
@@ -82,17 +80,16 @@ pub(super) fn outcomes(
             "--policy",
             policy,
             "--",
-            program,
+            PLAIN,
         ]);
     }
     // A pipe is of no path, so no policy keeps the operator from its work.
-    let feed = Command::new("/bin/busybox")
+    let mut feed = Command::new("/bin/busybox")
         .args(["cat", OPERATIONS])
         .stdout(Stdio::piped())
         .spawn()?;
-    let mut feed = feed;
     let output = command
-        .args(["agree", "--operate"])
+        .args(["agree", "--operate", "--own", &plain.len().to_string()])
         .stdin(feed.stdout.take().context("no pipe")?)
         .output()
         .context("start the operator")?;
@@ -100,34 +97,34 @@ pub(super) fn outcomes(
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure!(output.status.success(), "{}: {}", output.status, errors.trim());
     let text = String::from_utf8(output.stdout).context("read the outcomes")?;
-    let outcomes = text
+    let mut plains = text
         .lines()
         .map(|line| serde_json::from_str(line).with_context(|| format!("read `{line}`")))
         .collect::<Result<Vec<Outcome>>>()?;
+    let count = plain.len() + targeted.len();
     ensure!(
-        outcomes.len() == operations.len(),
-        "{} of {} operations were done: {}",
-        outcomes.len(),
-        operations.len(),
+        plains.len() == count,
+        "{} of {count} operations were done: {}",
+        plains.len(),
         errors.trim()
     );
+    let targeted = plains.split_off(plain.len());
     let events = match policy {
         Some(_) => fs::read_to_string(EVENTS).context("read the events")?,
         None => String::new(),
     };
-    Ok((outcomes, events))
+    Ok(Done {
+        plain: plains,
+        targeted,
+        events,
+    })
 }
 
 /// What `explain` says about each operation when `program` does it: refused if one of its questions is.
-pub(super) fn explain(policy: &str, program: &str, operations: &[Operation]) -> Result<Expected> {
-    let outcomes = decisions(policy, program, operations)?;
-    Ok(Expected {
-        denied: outcomes
-            .iter()
-            .map(|asked| asked.iter().any(|outcome| outcome == "denied"))
-            .collect(),
-        is_softened: fs::read_to_string(policy)?.contains("allowViolations: true"),
-    })
+pub(super) fn explain(policy: &str, program: &str, operations: &[Operation]) -> Result<Vec<bool>> {
+    let decisions = decisions(policy, program, operations)?;
+    let is_denied = |asked: &Vec<String>| asked.iter().any(|outcome| outcome == "denied");
+    Ok(decisions.iter().map(is_denied).collect())
 }
 
 /// The answer to each question of each operation.
