@@ -222,8 +222,13 @@ fn mount(event: &Value) -> Result<Operation, Unusable> {
         };
     }
     let fstype = text(event, "type")?;
+    let source = text(event, "path")?;
+    if source.is_empty() {
+        let why = "the line does not say what was mounted or unmounted";
+        return Err(Unusable::Other(why.to_owned()));
+    }
     Ok(Operation::Mount {
-        source: text(event, "path")?.to_owned(),
+        source: source.to_owned(),
         fstype: (!matches!(fstype, "" | "none")).then(|| fstype.to_owned()),
         flags,
     })
@@ -294,6 +299,10 @@ mod tests {
             (r#"{"operation":"Enforcer","object":"map","id":1}"#, true),
             (
                 r#"{"operation":"File","permissions":["read"],"path":"...tail"}"#,
+                true,
+            ),
+            (
+                r#"{"operation":"Mount","path":"","type":"none","flags":["umount"]}"#,
                 true,
             ),
             (r#"{"operation":"File","permissions":["fly"],"path":"/x"}"#, false),

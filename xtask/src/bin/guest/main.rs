@@ -13,6 +13,7 @@ mod enforce;
 mod life;
 mod limits;
 mod line;
+mod rules;
 mod suites;
 
 use std::process::ExitCode;
@@ -45,6 +46,8 @@ enum Command {
     Bench(bench::Args),
     /// Tries every case of the threat catalogue, with and without a policy
     Battery(battery::Args),
+    /// Tries every built-in rule on every enforcer that holds it, each in a container of its own
+    Rules(rules::Args),
     /// Does nothing until it is killed (the first process of the demo's containers)
     Wait,
 }
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         Command::Life(args) => life::command(&args),
         Command::Bench(args) => bench::command(&args),
         Command::Battery(args) => battery::command(&args),
+        Command::Rules(args) => rules::command(&args),
         Command::Wait => loop {
             std::thread::park();
         },

@@ -185,7 +185,7 @@ fn judge(
     wrong: &mut Vec<String>,
 ) -> Result<Vec<(Outcome, Outcome)>> {
     let (policy, operations) = (&subject.policy, &subject.operations);
-    let renew = || stage::renew(operations).and_then(|()| difference::prepare(witnesses));
+    let renew = || stage::renew(operations).inspect(|()| difference::prepare(witnesses));
     renew()?;
     let free = tools::outcomes(None, witnesses, operations).context("without a policy")?;
     renew()?;
