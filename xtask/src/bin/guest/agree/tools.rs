@@ -191,9 +191,14 @@ pub(super) fn simulate(
             format!("simulate flips {flip}, of {event}")
         })
         .collect();
-    let refused = events.lines().any(|line| line.contains(r#""action":"DENIED""#));
-    if is_softened && refused {
-        wrong.push("a policy that allows violations refused something".to_owned());
+    // What cannot be judged stays refused; rules refuse nothing.
+    let refused = events
+        .lines()
+        .find(|line| line.contains(r#""action":"DENIED""#) && !line.contains(r#""fault":"#));
+    if let Some(line) = refused.filter(|_| is_softened) {
+        wrong.push(format!(
+            "a policy that allows violations refused something: {line}"
+        ));
     }
     counts.wrong += said.flips.len();
     Ok(wrong)

@@ -11,6 +11,8 @@ use nix::mount::{MsFlags, mount};
 
 pub(super) const POLICIES: &str = "/run/rules/policies";
 pub(super) const FOLDER: &str = "/var/lib/rules";
+/// A hierarchy of the first version.
+const RELEASE_AGENT: &str = "/run/rules/cgroup/old";
 const NOBODY: u32 = 65534;
 
 /// Places of the machine, and where containers have them.
@@ -27,7 +29,7 @@ pub(super) const MOUNTS: &[(&str, &str)] = &[
     ("/var/lib/rules/containerd.sock", "/run/containerd.sock"),
     ("/var/lib/rules/other.sock", "/run/other.sock"),
     ("/sys/kernel/security", "/sys/kernel/security"),
-    ("/run/rules/cgroup", "/sys/fs/cgroup/old"),
+    ("/run/rules/cgroup", "/sys/fs/cgroup"),
 ];
 
 pub(super) fn prepare() -> Result<()> {
@@ -78,11 +80,20 @@ pub(super) fn prepare() -> Result<()> {
     }
     // Debian's 3 asks for CAP_SYS_ADMIN before CAP_PERFMON.
     fs::write("/proc/sys/kernel/perf_event_paranoid", "2")?;
-    // The second version of control groups has no release_agent.
+    // The second version of control groups has no release_agent, and no folder for the mount of a first one.
+    let none = None::<&str>;
+    mount(
+        Some("tmpfs"),
+        "/run/rules/cgroup",
+        Some("tmpfs"),
+        MsFlags::empty(),
+        none,
+    )?;
+    fs::create_dir(RELEASE_AGENT)?;
     let options = Some("none,name=varmor-rules");
     mount(
         Some("cgroup"),
-        "/run/rules/cgroup",
+        RELEASE_AGENT,
         Some("cgroup"),
         MsFlags::empty(),
         options,
@@ -91,7 +102,7 @@ pub(super) fn prepare() -> Result<()> {
     disk()?;
     run(&["ip", "link", "set", "lo", "up"])?;
     // Connections to addresses of the clouds need a route, and no answer.
-    run(&["ip", "route", "add", "default", "dev", "lo"])
+    run(&["ip", "route", "replace", "default", "dev", "lo"])
 }
 
 /// A file as the disk `/dev/loop0`.
