@@ -267,7 +267,7 @@ fn apparmor(kernels: &[Series]) -> Result<Counts> {
 }
 
 fn agree(kernels: &[Series]) -> Result<Counts> {
-    on_each(kernels, &["/varmor-guest", "agree"], Duration::from_mins(60))
+    on_each(kernels, &["/varmor-guest", "agree"], Duration::from_hours(1))
 }
 
 fn rules(kernels: &[Series]) -> Result<Counts> {
@@ -282,7 +282,7 @@ fn rules(kernels: &[Series]) -> Result<Counts> {
         let mut guest = Guest::new(*series, ["/usr/local/bin/varmor-guest", "rules"]);
         guest.rootfs = true;
         guest.memory = 3072;
-        guest.timeout = Duration::from_mins(60);
+        guest.timeout = Duration::from_hours(1);
         guest.shares = ["varmor-guest", "varmor-agent", "varmor"]
             .map(|name| Share::new(built.program(name), format!("/usr/local/bin/{name}")))
             .to_vec();

@@ -119,7 +119,7 @@ fn operation(rng: &mut Rng, number: usize, outside: i32) -> Operation {
         87..90 => socket(*rng.pick(&SOCKETS)),
         90..93 => mount(rng),
         93..94 => umount(MOUNTED),
-        94..97 => capable(*rng.pick(&CAPABILITIES)),
+        94..97 => capable(rng.pick::<&str>(&CAPABILITIES)),
         97..99 => peer(rng.chance(50), rng.chance(50).then_some(outside)),
         _ => Operation {
             act: Act::UserNamespace,
@@ -149,7 +149,7 @@ fn open(rng: &mut Rng) -> Operation {
         return opening(path, libc::O_RDONLY);
     }
     if rng.chance(6) {
-        return opening(*rng.pick(&FOLDERS), libc::O_RDONLY | libc::O_DIRECTORY);
+        return opening(rng.pick::<&str>(&FOLDERS), libc::O_RDONLY | libc::O_DIRECTORY);
     }
     let flags = *rng.pick(&[
         libc::O_RDONLY,
@@ -263,7 +263,7 @@ fn mount(rng: &mut Rng) -> Operation {
         1 => mounting("tmpfs", Some("tmpfs"), RDONLY),
         2 => mounting("proc", Some("proc"), 0),
         3 => mounting("none", None, libc::MS_REMOUNT | RDONLY),
-        _ => mounting(*rng.pick(&sources), None, libc::MS_BIND),
+        _ => mounting(rng.pick::<&str>(&sources), None, libc::MS_BIND),
     }
 }
 

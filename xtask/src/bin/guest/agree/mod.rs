@@ -37,9 +37,9 @@ pub(crate) struct Args {
     /// Operations under each
     #[arg(long, default_value_t = 520)]
     operations: usize,
-    /// Only the policy with this number
+    /// Only the policy with this number, and no differences
     #[arg(long)]
-    only: Option<usize>,
+    only: Vec<usize>,
     /// Where the generators begin
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -125,7 +125,7 @@ fn suite(args: &Args, outside: i32) -> Result<bool> {
             operations,
         });
     }
-    let only = |number: usize| args.only.is_none_or(|only| only == number);
+    let only = |number: usize| args.only.is_empty() || args.only.contains(&number);
     let mut counts = Counts::default();
     let mut good = true;
     // The differences to the policy before, and what its kernel said to them.
@@ -133,7 +133,7 @@ fn suite(args: &Args, outside: i32) -> Result<bool> {
     for (number, subject) in subjects.iter().enumerate().filter(|(number, _)| only(*number)) {
         let start = Instant::now();
         let behind = before.as_ref().map_or(&[][..], |tried| &tried.differences);
-        let next = subjects.get(number + 1).filter(|_| args.only.is_none());
+        let next = subjects.get(number + 1).filter(|_| args.only.is_empty());
         let ahead = match next {
             Some(next) => difference::between(&subject.policy, &next.policy, outside, &mut counts)?,
             None => Vec::new(),

@@ -251,16 +251,20 @@ fn inet(address: SocketAddr, stream: bool) -> nix::Result<std::os::fd::OwnedFd> 
     raw::socket(domain, kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0)
 }
 
+/// As an address holds them.
+const AF_INET: u16 = 2;
+const AF_INET6: u16 = 10;
+
 /// `struct sockaddr_in` or `struct sockaddr_in6`.
 fn bytes(address: SocketAddr) -> Vec<u8> {
     let port = address.port().to_be_bytes();
     match address {
         SocketAddr::V4(v4) => {
-            let family = (libc::AF_INET as u16).to_ne_bytes();
+            let family = AF_INET.to_ne_bytes();
             [&family[..], &port, &v4.ip().octets(), &[0; 8]].concat()
         }
         SocketAddr::V6(v6) => {
-            let family = (libc::AF_INET6 as u16).to_ne_bytes();
+            let family = AF_INET6.to_ne_bytes();
             [&family[..], &port, &[0; 4], &v6.ip().octets(), &[0; 4]].concat()
         }
     }

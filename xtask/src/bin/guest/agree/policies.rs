@@ -115,7 +115,7 @@ fn raw_rules(rng: &mut Rng, text: &mut String, indent: &str, usual: &str) {
             );
         }
     }
-    for _ in 0..1 + rng.below(3) {
+    for _ in 0..=rng.below(3) {
         let (qualifier, pattern) = (qualifier(rng), program(rng));
         let _ = writeln!(
             text,
@@ -157,13 +157,13 @@ fn raw_rules(rng: &mut Rng, text: &mut String, indent: &str, usual: &str) {
         let _ = writeln!(text, "{indent}  - {{qualifiers: [{qualifier}], {sockets}}}");
     }
     let _ = writeln!(text, "{indent}  egress:\n{indent}    toDestinations:");
-    for _ in 0..1 + rng.below(4) {
+    for _ in 0..=rng.below(4) {
         let (qualifier, place) = (qualifier(rng), place(rng));
         let _ = writeln!(text, "{indent}    - {{qualifiers: [{qualifier}], {place}}}");
     }
     if rng.chance(60) {
         let _ = writeln!(text, "{indent}  ingresses:");
-        for _ in 0..1 + rng.below(3) {
+        for _ in 0..=rng.below(3) {
             let (qualifier, place) = (qualifier(rng), place(rng));
             let _ = writeln!(text, "{indent}  - {{qualifiers: [{qualifier}], {place}}}");
         }
@@ -178,7 +178,7 @@ fn raw_rules(rng: &mut Rng, text: &mut String, indent: &str, usual: &str) {
     }
     if rng.chance(60) {
         let _ = writeln!(text, "{indent}mounts:");
-        for _ in 0..1 + rng.below(3) {
+        for _ in 0..=rng.below(3) {
             let sources = [
                 "**",
                 "tmpfs",
@@ -227,13 +227,12 @@ fn name_of(path: &str) -> &str {
 fn pattern(rng: &mut Rng) -> String {
     let (folder, name) = (*rng.pick(&FOLDERS), *rng.pick(&NAMES));
     match rng.below(16) {
-        0 | 1 => format!("{folder}/{name}"),
         2 | 3 => format!("{folder}/**"),
         4 => format!("{folder}/*"),
         5 => format!("{folder}/*.{}", rng.pick(&["key", "txt", "log"])),
         // Of these every folder is on the way, so that no mount may cover one: few of them.
         6 if rng.chance(15) => format!("/**/{name}"),
-        6 => format!("{folder}/{name}"),
+        0 | 1 | 6 => format!("{folder}/{name}"),
         7 if rng.chance(15) => "/**/*.key".to_owned(),
         7 => format!("{folder}/**/*.key"),
         8 => format!("{folder}/{{{name},x,{}}}", rng.pick(&NAMES)),

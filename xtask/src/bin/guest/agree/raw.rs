@@ -51,13 +51,13 @@ pub(super) enum Addressed {
     Send,
 }
 
-/// delete_module(2) of a module that nobody has.
+/// `delete_module(2)` of a module that nobody has.
 pub(super) fn delete_module() -> nix::Result<()> {
     // SAFETY: the string is static and ends with a zero.
     Errno::result(unsafe { libc::syscall(libc::SYS_delete_module, c"varmor-nobody".as_ptr(), 0) }).map(drop)
 }
 
-/// clock_settime(2) to what the clock says.
+/// `clock_settime(2)` to what the clock says.
 pub(super) fn set_clock() -> nix::Result<()> {
     let mut now = libc::timespec {
         tv_sec: 0,

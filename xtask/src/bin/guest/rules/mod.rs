@@ -60,8 +60,8 @@ struct Pair<'r> {
     enforcer: &'r str,
 }
 
+/// The first of many policies waits for all of them.
 const READY: Duration = Duration::from_mins(10);
-const SOON: Duration = Duration::from_mins(2);
 const ENFORCERS: [&str; 3] = ["AppArmor", "Seccomp", "BPF"];
 
 pub(crate) fn command(args: &Args) -> Result<ExitCode> {
@@ -283,7 +283,11 @@ impl Pair<'_> {
 fn wait(what: &str, mut happened: impl FnMut() -> Result<bool>) -> Result<()> {
     let begin = Instant::now();
     while !happened()? {
-        ensure!(begin.elapsed() < SOON, "not within {} s: {what}", SOON.as_secs());
+        ensure!(
+            begin.elapsed() < READY,
+            "not within {} s: {what}",
+            READY.as_secs()
+        );
         thread::sleep(Duration::from_millis(100));
     }
     Ok(())
