@@ -27,7 +27,15 @@ pub(crate) struct Args {
 }
 
 const FOLDER: &str = "varmor-common/fuzz";
-const TARGETS: [&str; 3] = ["pattern", "matcher", "policy"];
+const TARGETS: [&str; 7] = [
+    "pattern",
+    "matcher",
+    "policy",
+    "apparmor",
+    "seccomp",
+    "operation",
+    "event",
+];
 /// Longest input; the formats of all targets are lines of text.
 const LONGEST: u32 = 1024;
 /// What rustc needs to be told so that the fuzzer sees which code an input reaches. These are stable options; the

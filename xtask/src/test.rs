@@ -16,7 +16,7 @@ use serde::Deserialize;
 use crate::{
     bpf,
     build::{self, Profile},
-    demo,
+    demo, image,
     kernel::Series,
     process, progress, tools,
     vm::{Guest, Share},
@@ -25,7 +25,7 @@ use crate::{
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only these suites [default: all but life, which takes long]
+    /// Only these suites [default: all but agree, life and rules, which take long]
     #[arg(long)]
     suite: Vec<Suite>,
     /// Only these kernels for the guest suite [default: all]
@@ -47,6 +47,10 @@ enum Suite {
     /// Every built-in rule that `AppArmor` holds, in guests [default: 6.1 and 6.12]
     #[value(name = "apparmor")]
     AppArmor,
+    /// `explain`, `simulate` and `diff` against the kernel on generated operations, in guests [default: 6.12]
+    Agree,
+    /// Every built-in rule on each enforcer that holds it, in containers [default: 6.12]
+    Rules,
     /// Instructions of an open under few and many rules, counted in a guest
     Cost,
     /// Updates under fire, many containers, killed and foreign enforcers, in guests with each kernel of the matrix
@@ -76,7 +80,8 @@ impl AddAssign for Counts {
 pub(crate) fn command(args: &Args) -> ExitCode {
     let chosen: BTreeSet<Suite> = if args.suite.is_empty() {
         let all = Suite::value_variants().iter().copied();
-        all.filter(|suite| *suite != Suite::Life).collect()
+        all.filter(|suite| !matches!(suite, Suite::Agree | Suite::Life | Suite::Rules))
+            .collect()
     } else {
         args.suite.iter().copied().collect()
     };
@@ -99,6 +104,10 @@ pub(crate) fn command(args: &Args) -> ExitCode {
             Suite::Guest => guests(&kernels),
             Suite::AppArmor if args.kernel.is_empty() => apparmor(&[Series::V6_1, Series::V6_12]),
             Suite::AppArmor => apparmor(&kernels),
+            Suite::Agree if args.kernel.is_empty() => agree(&[Series::V6_12]),
+            Suite::Agree => agree(&kernels),
+            Suite::Rules if args.kernel.is_empty() => rules(&[Series::V6_12]),
+            Suite::Rules => rules(&kernels),
             Suite::Cost => cost(),
             // Short of a request for others, one kernel: the programs' life depends little on it.
             Suite::Life if args.kernel.is_empty() => life(&[Series::V6_1], args.full),
@@ -255,6 +264,32 @@ fn apparmor(kernels: &[Series]) -> Result<Counts> {
     }
     let command = ["/varmor-guest", "apparmor"];
     on_each_with(kernels, &command, Duration::from_mins(30), &shares)
+}
+
+fn agree(kernels: &[Series]) -> Result<Counts> {
+    on_each(kernels, &["/varmor-guest", "agree"], Duration::from_hours(1))
+}
+
+fn rules(kernels: &[Series]) -> Result<Counts> {
+    tools::need(tools::CONTAINER_GUEST)?;
+    let built = build::build(Profile::Release)?;
+    let folder = workspace::target().join("rules");
+    workspace::make_dir(&folder)?;
+    let archive = folder.join("image.tar");
+    image::write(&archive, &built.program("varmor-guest"))?;
+    let mut counts = Counts::default();
+    for series in kernels {
+        let mut guest = Guest::new(*series, ["/usr/local/bin/varmor-guest", "rules"]);
+        guest.rootfs = true;
+        guest.memory = 3072;
+        guest.timeout = Duration::from_hours(1);
+        guest.shares = ["varmor-guest", "varmor-agent", "varmor"]
+            .map(|name| Share::new(built.program(name), format!("/usr/local/bin/{name}")))
+            .to_vec();
+        guest.shares.push(Share::new(&archive, "/rules/image.tar"));
+        counts += progress::timed(&format!("guest {series} with containers"), || guest_suite(&guest))?;
+    }
+    Ok(counts)
 }
 
 /// Runs the command in a guest with each of the kernels.

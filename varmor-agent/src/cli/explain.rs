@@ -1,10 +1,11 @@
 //! `varmor explain`: what a policy decides about an operation, why, and what would change it.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use varmor_common::analysis::{Cause, Decision, Operation, Outcome};
+use anyhow::Context as _;
+use varmor_common::analysis::{Cause, Decision, Judge, Operation, Outcome};
 
 use super::style::{Tone, paint};
 use super::{Output, policies, print};
@@ -17,8 +18,11 @@ pub(super) struct Arguments {
     /// What the workload does: `open r /etc/shadow`, `exec /bin/sh`, `connect 192.0.2.1:80`, `bind [::]:80`,
     /// `socket inet stream tcp`, `capable net_raw`, `mount proc type=proc`, `umount /mnt`, `ptrace read outside`,
     /// `userns`, `syscall unshare 0x10000000`; may be given several times
-    #[arg(long, required = true, value_name = "OPERATION")]
+    #[arg(long, required_unless_present = "operations", value_name = "OPERATION")]
     operation: Vec<Operation>,
+    /// File with one operation in each line; `-` is standard input; the answers then are JSON lines
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["operation", "output"])]
+    operations: Option<PathBuf>,
     /// The executable of the task, for rules with `targets`
     #[arg(long, value_name = "PATH")]
     executable: Option<String>,
@@ -29,6 +33,9 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let judge = policies::judge(&arguments.file)?;
     let domain = judge.domain(arguments.executable.as_deref());
+    if let Some(file) = &arguments.operations {
+        return batch(&judge, domain, file);
+    }
     let decisions: Vec<Decision> = arguments
         .operation
         .iter()
@@ -38,6 +45,23 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Output::Text => decisions.iter().map(text).collect::<Vec<_>>().join("\n"),
         Output::Json => serde_json::to_string_pretty(&decisions)? + "\n",
     })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Answers many questions; every line of the file gets one line.
+fn batch(judge: &Judge, domain: u32, file: &Path) -> anyhow::Result<ExitCode> {
+    let name = file.display();
+    let bytes = policies::read(file).with_context(|| format!("read the operations {name}"))?;
+    let text = String::from_utf8(bytes).with_context(|| format!("read the operations {name}"))?;
+    let mut answers = String::new();
+    for (number, line) in text.lines().enumerate() {
+        let operation: Operation = line
+            .parse()
+            .with_context(|| format!("line {} of {name}", number + 1))?;
+        answers += &serde_json::to_string(&judge.explain(&operation, domain))?;
+        answers.push('\n');
+    }
+    print(&answers)?;
     Ok(ExitCode::SUCCESS)
 }
 

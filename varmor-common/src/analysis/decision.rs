@@ -1,24 +1,34 @@
 //! What the policies of a file decide about an operation, by the tables that the enforcers get.
 
+use std::sync::OnceLock;
+
 use serde::Serialize;
 use thiserror::Error;
 
 use super::Operation;
-use crate::abi::{Point, VERDICT_AUDIT, VERDICT_DENY};
+use super::operation::{AWAY, ENTRY};
+use crate::abi::{MOUNT_UMOUNT, Point, VERDICT_AUDIT, VERDICT_DENY};
 use crate::compile::bpf::{Artefact, CompileError, compile};
 use crate::compile::seccomp::{Action, Compiled, Origin as SyscallOrigin};
-use crate::matcher::{MountCall, MountSource, PathView, Walk};
+use crate::matcher::{self, MountCall, MountSource, PathView, Walk};
 use crate::policy::Enforcers;
+use crate::policy::vocabulary::TYPELESS_CALLS;
 use crate::profile::{DEFAULT_RULE, Defaults, Profile, ProfileMode, Rule, Verdict};
 
 /// Any key will do: decisions do not depend on it.
 const KEY: u64 = 1;
+/// Flags of mount(2).
+const REMOUNT: u32 = 0x20;
+const BIND: u32 = 0x1000;
+const MOVE: u32 = 0x2000;
 
 /// Profiles ready to be asked.
 pub struct Judge {
     profile: Profile,
     artefact: Artefact,
     syscalls: Vec<Compiled>,
+    /// Tables of each rule alone, in the order of the profile; none for one that does not compile alone.
+    alone: OnceLock<Vec<Option<Artefact>>>,
 }
 
 /// Why a profile cannot be asked.
@@ -76,6 +86,7 @@ impl Judge {
             profile,
             artefact,
             syscalls,
+            alone: OnceLock::new(),
         })
     }
 
@@ -91,6 +102,12 @@ impl Judge {
 
     pub(super) fn syscalls(&self) -> &[Compiled] {
         &self.syscalls
+    }
+
+    /// Made at the first question: a batch of questions would make them again and again.
+    fn alone(&self) -> &[Option<Artefact>] {
+        self.alone
+            .get_or_init(|| every_rule(&self.profile).map(alone).collect())
     }
 
     /// The target groups of a task that executes this file.
@@ -127,10 +144,14 @@ impl Judge {
                     .decided_by(&self.profile, domain, point.site, requested)
             })
             .flatten();
-        let speaking: Vec<&Rule> = self
-            .artefact
-            .rules_of(&self.profile, domain)
-            .filter(|rule| speaks(rule, operation))
+        let holding: Vec<&Rule> = self.artefact.rules_of(&self.profile, domain).collect();
+        let speaking: Vec<&Rule> = every_rule(&self.profile)
+            .zip(self.alone())
+            .filter(|(rule, tables)| {
+                holding.iter().any(|held| std::ptr::eq(*held, *rule))
+                    && tables.as_ref().is_some_and(|tables| speaks(tables, operation))
+            })
+            .map(|(rule, _)| rule)
             .collect();
         let wanted = if point.verdict & VERDICT_DENY != 0 {
             Verdict::Deny
@@ -236,22 +257,21 @@ fn ask(tables: &Artefact, operation: &Operation) -> (Point, u32) {
     let walk = Walk::new(tables, KEY);
     let any = u32::MAX;
     match operation {
-        Operation::File { path, access } => {
-            let verdict = walk.files(&PathView::from_path(path.as_bytes()), *access);
-            let bit = |permissions, bit| if permissions == 0 { 0 } else { bit };
-            let said = bit(verdict.denied, VERDICT_DENY) | bit(verdict.audited, VERDICT_AUDIT);
-            let point = Point {
-                verdict: said,
-                site: verdict.site,
-            };
-            (
-                point,
-                if verdict.denied == 0 {
-                    verdict.audited
-                } else {
-                    verdict.denied
-                },
-            )
+        Operation::File { path, access, within } => {
+            of_file(walk.files_within(&PathView::from_path(path.as_bytes()), *access, *within))
+        }
+        Operation::Rename { from, to } => {
+            let (from, to) = (from.as_bytes(), to.as_bytes());
+            let [old, new] = walk.rename(
+                (&PathView::from_path(from), AWAY),
+                (&PathView::from_path(to), ENTRY),
+            );
+            let (old, new) = (of_file(old), of_file(new));
+            if old.0.verdict & VERDICT_DENY != 0 || new.0.verdict == 0 {
+                old
+            } else {
+                new
+            }
         }
         Operation::Connect(ip, port) => (walk.egress(*ip, *port), any),
         Operation::Bind(ip, port) => (walk.ingress(*ip, *port), any),
@@ -268,15 +288,21 @@ fn ask(tables: &Artefact, operation: &Operation) -> (Point, u32) {
             flags,
         } => {
             let path = PathView::from_path(source.as_bytes());
-            // Calls with a type name their source by a string; the others by a path.
-            let source = if fstype.is_none() {
-                MountSource::Path(&path)
-            } else {
-                MountSource::Text(source.as_bytes())
-            };
+            // As the kernel's half does: unmounting has a path, mount(2) a string, which a remount does not use and
+            // which tells nothing where it is no absolute path but should be one.
+            let of_place = flags & (BIND | MOVE) != 0 && !source.starts_with('/');
             let call = MountCall {
-                source,
-                fstype: fstype.as_ref().map(String::as_bytes),
+                source: if *flags & MOUNT_UMOUNT != 0 {
+                    MountSource::Path(&path)
+                } else if flags & REMOUNT != 0 || of_place {
+                    MountSource::Unknown
+                } else {
+                    MountSource::Text(source.as_bytes())
+                },
+                fstype: fstype
+                    .as_ref()
+                    .filter(|_| flags & TYPELESS_CALLS == 0)
+                    .map(String::as_bytes),
                 flags: *flags,
             };
             (walk.mount(&call), any)
@@ -291,6 +317,27 @@ fn ask(tables: &Artefact, operation: &Operation) -> (Point, u32) {
         }
         Operation::Syscall { .. } => (Point::default(), any),
     }
+}
+
+/// The verdict as a point, and the permissions that it is about.
+const fn of_file(verdict: matcher::Verdict) -> (Point, u32) {
+    let mut said = 0;
+    if verdict.denied != 0 {
+        said |= VERDICT_DENY;
+    }
+    if verdict.audited != 0 {
+        said |= VERDICT_AUDIT;
+    }
+    let point = Point {
+        verdict: said,
+        site: verdict.site,
+    };
+    let concerned = if verdict.denied == 0 {
+        verdict.audited
+    } else {
+        verdict.denied
+    };
+    (point, concerned)
 }
 
 const fn outcome(point: Point) -> Outcome {
@@ -312,9 +359,17 @@ fn softened(outcome: Outcome, mode: ProfileMode) -> Outcome {
     }
 }
 
-/// Tells whether the rule is about the operation, by tables of this rule alone.
-fn speaks(rule: &Rule, operation: &Operation) -> bool {
-    let alone = Profile {
+/// The rules for every task, then those for executables.
+fn every_rule(profile: &Profile) -> impl Iterator<Item = &Rule> {
+    profile
+        .rules
+        .iter()
+        .chain(profile.targets.iter().flat_map(|group| &group.rules))
+}
+
+/// The tables of this rule alone, which then refuses what it is about.
+fn alone(rule: &Rule) -> Option<Artefact> {
+    let profile = Profile {
         rules: vec![Rule {
             verdict: Verdict::Deny,
             ..rule.clone()
@@ -322,7 +377,11 @@ fn speaks(rule: &Rule, operation: &Operation) -> bool {
         default: Defaults::default(),
         ..Profile::default()
     };
-    compile(&alone, KEY).is_ok_and(|tables| ask(&tables, operation).0.verdict & VERDICT_DENY != 0)
+    compile(&profile, KEY).ok()
+}
+
+fn speaks(alone: &Artefact, operation: &Operation) -> bool {
+    ask(alone, operation).0.verdict & VERDICT_DENY != 0
 }
 
 const fn wants(verdict: Verdict) -> &'static str {

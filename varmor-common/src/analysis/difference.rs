@@ -121,6 +121,7 @@ fn paths(old: &Judge, new: &Judge, comparison: &mut Comparison) {
             let operation = Operation::File {
                 path: String::from_utf8_lossy(&witness.path).into_owned(),
                 access: permission,
+                within: permission,
             };
             comparison
                 .changes

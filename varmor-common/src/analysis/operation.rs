@@ -4,7 +4,9 @@
 //! |---|---|
 //! | `open PERMISSIONS PATH` | opening a file; permissions are letters of `rwa` or a word such as `read` |
 //! | `exec PATH` | executing a file |
-//! | `unlink`, `create`, `mkdir`, `rmdir`, `rename`, `link`, `chmod`, `chown`, `truncate`, with PATH | writing a file or its name |
+//! | `unlink`, `create`, `mkdir`, `chmod`, `chown`, `truncate`, with PATH | writing a file or its name |
+//! | `rmdir PATH` | taking a folder away, or mounting over it: what lies below has another name then |
+//! | `rename PATH [-> PATH]`, `link PATH [-> PATH]` | another name for a file; for a folder write a `/` behind the first path |
 //! | `connect ADDRESS:PORT`, `bind ADDRESS:PORT` | a destination, a local address; IPv6 in brackets |
 //! | `socket DOMAIN TYPE [PROTOCOL]` | making a socket, in words or numbers |
 //! | `capable NAME` | using a capability |
@@ -28,10 +30,17 @@ use crate::rules::capability_name;
 /// One operation of a workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// `abi::PERM_*`
     File {
         path: String,
+        /// `abi::PERM_*`: a rule that refuses one of them refuses the operation.
         access: u32,
+        /// Of these an allow-list must allow those that are asked for.
+        within: u32,
+    },
+    /// A second name, or another one, for a file.
+    Rename {
+        from: String,
+        to: String,
     },
     Connect(IpAddr, u16),
     Bind(IpAddr, u16),
@@ -70,9 +79,12 @@ const VERBS: [&str; 19] = [
     "connect", "bind", "socket", "capable", "ptrace", "mount", "umount", "syscall",
 ];
 /// What changes a file or its name needs the permission to write it.
-const CHANGES: [&str; 9] = [
-    "unlink", "create", "mkdir", "rmdir", "rename", "link", "chmod", "chown", "truncate",
-];
+const CHANGES: [&str; 6] = ["unlink", "create", "mkdir", "chmod", "chown", "truncate"];
+const EVERY: u32 = u32::MAX;
+/// What an allow-list must allow for giving an object another name: who may read and write it could as well copy it.
+pub(super) const AWAY: u32 = abi::PERM_READ | ENTRY;
+/// What it must allow for an entry of a folder.
+pub(super) const ENTRY: u32 = abi::PERM_WRITE | abi::PERM_STRUCT;
 
 impl FromStr for Operation {
     type Err = OperationError;
@@ -84,9 +96,11 @@ impl FromStr for Operation {
         match verb {
             "open" => {
                 let (letters, path) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-                file(path, access(letters)?)
+                file(path, access(letters)?, EVERY)
             }
-            "exec" => file(rest, abi::PERM_EXEC),
+            "exec" => file(rest, abi::PERM_EXEC, EVERY),
+            "rmdir" => file(rest, ENTRY, EVERY),
+            "rename" | "link" => another_name(rest),
             "connect" => address(rest).map(|address| Self::Connect(address.ip(), address.port())),
             "bind" => address(rest).map(|address| Self::Bind(address.ip(), address.port())),
             "socket" => socket(rest),
@@ -103,7 +117,7 @@ impl FromStr for Operation {
             }
             "userns" if rest.is_empty() => Ok(Self::UserNamespace),
             "syscall" => syscall(rest),
-            change if CHANGES.contains(&change) => file(rest, abi::PERM_WRITE),
+            change if CHANGES.contains(&change) => file(rest, abi::PERM_WRITE, EVERY),
             other => {
                 let help = nearest(other, VERBS).map_or_else(
                     || format!("use one of {}, userns", VERBS.join(", ")),
@@ -118,10 +132,16 @@ impl FromStr for Operation {
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::File { path, access } if *access == abi::PERM_EXEC => write!(f, "exec {path}"),
-            Self::File { path, access } => {
+            Self::File { path, access, .. } if *access == abi::PERM_EXEC => write!(f, "exec {path}"),
+            Self::File { path, access, within } if *within == AWAY => {
+                let is_folder = access & abi::PERM_STRUCT != 0 && !path.ends_with('/');
+                write!(f, "rename {path}{}", if is_folder { "/" } else { "" })
+            }
+            Self::File { path, access, .. } if access & abi::PERM_STRUCT != 0 => write!(f, "rmdir {path}"),
+            Self::File { path, access, .. } => {
                 write!(f, "open {} {path}", crate::profile::Access(*access))
             }
+            Self::Rename { from, to } => write!(f, "rename {from} -> {to}"),
             Self::Connect(ip, port) => write!(f, "connect {}", SocketAddr::new(*ip, *port)),
             Self::Bind(ip, port) => write!(f, "bind {}", SocketAddr::new(*ip, *port)),
             Self::Socket {
@@ -186,12 +206,35 @@ fn absolute(path: &str) -> Result<(), OperationError> {
     }
 }
 
-fn file(path: &str, access: u32) -> Result<Operation, OperationError> {
+fn file(path: &str, access: u32, within: u32) -> Result<Operation, OperationError> {
     absolute(path)?;
     Ok(Operation::File {
         path: path.to_owned(),
         access,
+        within,
     })
+}
+
+/// Moving an object away must not free it from its rules, so its old name needs every right.
+fn another_name(text: &str) -> Result<Operation, OperationError> {
+    match text.split_once(" -> ") {
+        Some((from, to)) if !from.ends_with('/') => {
+            absolute(from)?;
+            absolute(to)?;
+            Ok(Operation::Rename {
+                from: from.to_owned(),
+                to: to.to_owned(),
+            })
+        }
+        Some(_) => Err(fail(
+            "where a folder goes decides nothing about it",
+            "write `rename FOLDER/`, and `mkdir PATH` for its new name",
+        )),
+        None => {
+            let folder = if text.ends_with('/') { abi::PERM_STRUCT } else { 0 };
+            file(text, abi::PERM_ALL | folder, AWAY)
+        }
+    }
 }
 
 fn access(text: &str) -> Result<u32, OperationError> {

@@ -4,9 +4,11 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
+use super::operation::AWAY;
 use super::{Judge, Operation, Outcome};
 use crate::abi;
 use crate::policy::vocabulary as words;
+use crate::profile::DEFAULT_RULE;
 
 /// One recorded decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,15 +56,13 @@ impl Recorded {
             .filter_map(Value::as_str)
             .map(str::to_owned)
             .collect();
+        let rule = line.get("ruleID").and_then(Value::as_str).unwrap_or_default();
+        let hook = line.get("hook").and_then(Value::as_str).unwrap_or_default();
         Ok(Self {
-            operation: operation(event)?,
+            operation: operation(event, hook, rule == DEFAULT_RULE)?,
             denied: text(&line, "action")? == "DENIED",
             count: line.get("count").and_then(Value::as_u64).unwrap_or(1),
-            rule: line
-                .get("ruleID")
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned(),
+            rule: rule.to_owned(),
             executables,
         })
     }
@@ -90,7 +90,7 @@ fn text<'v>(value: &'v Value, field: &str) -> Result<&'v str, Unusable> {
         .ok_or_else(|| Unusable::Malformed(format!("the field `{field}` is missing")))
 }
 
-fn operation(event: &Value) -> Result<Operation, Unusable> {
+fn operation(event: &Value, hook: &str, by_default: bool) -> Result<Operation, Unusable> {
     match text(event, "operation")? {
         "File" | "Bprm" => {
             let path = text(event, "path")?;
@@ -98,9 +98,20 @@ fn operation(event: &Value) -> Result<Operation, Unusable> {
             if !path.starts_with('/') {
                 return Err(Unusable::Other(format!("the path `{path}` is not complete")));
             }
+            let access = permissions(event)?;
+            // As the kernel's half asks; see `Operation::File`.
+            let within = match hook {
+                "rename" | "link" if access & abi::PERM_ALL == abi::PERM_ALL => AWAY,
+                "rename" | "link" if by_default => {
+                    let why = "the line has one name of two, and an allow-list compares them";
+                    return Err(Unusable::Other(why.to_owned()));
+                }
+                _ => u32::MAX,
+            };
             Ok(Operation::File {
                 path: path.to_owned(),
-                access: permissions(event)?,
+                access,
+                within,
             })
         }
         "Capability" => {
@@ -211,8 +222,13 @@ fn mount(event: &Value) -> Result<Operation, Unusable> {
         };
     }
     let fstype = text(event, "type")?;
+    let source = text(event, "path")?;
+    if source.is_empty() {
+        let why = "the line does not say what was mounted or unmounted";
+        return Err(Unusable::Other(why.to_owned()));
+    }
     Ok(Operation::Mount {
-        source: text(event, "path")?.to_owned(),
+        source: source.to_owned(),
         fstype: (!matches!(fstype, "" | "none")).then(|| fstype.to_owned()),
         flags,
     })
@@ -283,6 +299,10 @@ mod tests {
             (r#"{"operation":"Enforcer","object":"map","id":1}"#, true),
             (
                 r#"{"operation":"File","permissions":["read"],"path":"...tail"}"#,
+                true,
+            ),
+            (
+                r#"{"operation":"Mount","path":"","type":"none","flags":["umount"]}"#,
                 true,
             ),
             (r#"{"operation":"File","permissions":["fly"],"path":"/x"}"#, false),

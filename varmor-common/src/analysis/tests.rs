@@ -49,6 +49,10 @@ fn operations_are_read_and_written() {
         ("open rw /tmp/x y", "open rw /tmp/x y"),
         ("exec /bin/sh", "exec /bin/sh"),
         ("unlink /etc/x", "open w /etc/x"),
+        ("rename /etc/x", "rename /etc/x"),
+        ("rename /etc/d/", "rename /etc/d/"),
+        ("link /a b -> /c", "rename /a b -> /c"),
+        ("rmdir /etc/d", "rmdir /etc/d"),
         ("connect 169.254.169.254:80", "connect 169.254.169.254:80"),
         ("bind [::]:8080", "bind [::]:8080"),
         ("socket inet stream tcp", "socket 2 1 6"),
@@ -67,6 +71,8 @@ fn operations_are_read_and_written() {
         ("opne r /x", "`open`"),
         ("open q /x", "permissions"),
         ("open r x", "absolute"),
+        ("rename /x -> y", "absolute"),
+        ("rename /x/ -> /y", "folder"),
         ("connect here", "port"),
         ("capable fly", "capability"),
         ("socket inet", "type"),
@@ -147,6 +153,75 @@ fn every_kind_of_operation_is_decided() {
         assert_eq!(decision.outcome == Outcome::Denied, denied, "{decision:?}");
         assert_eq!(decision.decided_by.is_some(), denied, "{decision:?}");
         assert_eq!(judge.outcome(&operation, 0), decision.outcome);
+    }
+}
+
+#[test]
+fn another_name_needs_every_right_of_the_old_one() {
+    let judge = files(&[
+        ("deny", "/secret/*", "read"),
+        ("deny", "/drop/*", "write"),
+        ("deny", "/keys/d/**", "read"),
+    ]);
+    for (operation, denied) in [
+        ("rename /secret/x -> /tmp/x", true),
+        ("link /secret/x -> /tmp/x", true),
+        ("rename /secret/x", true),
+        ("unlink /secret/x", false),
+        ("rename /tmp/x -> /secret/x", false),
+        ("rename /tmp/x -> /drop/x", true),
+        ("rename /tmp/x -> /tmp/y", false),
+        // A protected path passes through the folder.
+        ("rename /keys/", true),
+        ("rmdir /keys", true),
+        ("mkdir /keys", false),
+        ("rename /other/", false),
+    ] {
+        let outcome = judge.outcome(&operation.parse().expect(operation), 0);
+        assert_eq!(outcome == Outcome::Denied, denied, "{operation}");
+    }
+}
+
+#[test]
+fn a_new_name_in_an_allow_list_gives_no_more_than_the_old_one() {
+    let judge = judge(
+        "mode: DefenseInDepth, defenseInDepth: {bpf: {profileType: Custom, customProfile: {processes: [{pattern: '/bin/*', \
+         permissions: [exec]}], files: [{pattern: '/data/**', permissions: [read, write]}, {pattern: '/in/**', permissions: \
+         [write]}, {pattern: '/bin/*', permissions: [write]}]}}, \
+         seccomp: {profileType: Custom, customProfile: '{\"defaultAction\": \"SCMP_ACT_ALLOW\"}'}}",
+    );
+    for (operation, denied) in [
+        ("rename /data/x -> /data/y", false),
+        // It could be read then, and executed.
+        ("rename /in/x -> /data/x", true),
+        ("rename /data/x -> /bin/x", true),
+        ("rename /data/x -> /in/x", false),
+        ("rename /data/x -> /tmp/x", true),
+    ] {
+        let outcome = judge.outcome(&operation.parse().expect(operation), 0);
+        assert_eq!(outcome == Outcome::Denied, denied, "{operation}");
+    }
+}
+
+#[test]
+fn a_mount_is_asked_about_as_the_kernel_is() {
+    let judge = enhanced(
+        "bpfRawRules: {mounts: [{qualifiers: [deny], sourcePattern: '/data/**', fstype: none, flags: [bind, remount]}, \
+         {qualifiers: [deny], sourcePattern: '/data/**', fstype: tmpfs, flags: [all]}]}",
+    );
+    for (operation, denied) in [
+        ("mount /data/x flags=bind", true),
+        ("mount /srv/x flags=bind", false),
+        // Where it leads to is not in the string.
+        ("mount data/x flags=bind", true),
+        // A remount has no source.
+        ("mount none flags=remount,ro", true),
+        ("mount none flags=private", false),
+        // The type of a call that makes no filesystem counts for nothing.
+        ("mount /srv/x type=tmpfs flags=bind", false),
+    ] {
+        let outcome = judge.outcome(&operation.parse().expect(operation), 0);
+        assert_eq!(outcome == Outcome::Denied, denied, "{operation}");
     }
 }
 

@@ -5,12 +5,12 @@ use std::net::IpAddr;
 
 use super::{
     Network, Tables, Verdict, class_symbol, decide, embedded, filesystem_step, filesystem_symbol, filter,
-    first_byte, glob, halves, is_v4, join, leaf, merge, name_hash, next, protocol_bit, real_protocol,
+    first_byte, gained, glob, halves, is_v4, join, leaf, merge, name_hash, next, protocol_bit, real_protocol,
     resolve, socket_address,
 };
 use crate::abi::{
-    FILTER, FILTER_SEVERAL, NetTest, Point, STATE_EMITS, STATE_SINK, State, Transition, VERDICT_ALLOW,
-    VERDICT_ANYWHERE, VERDICT_AUDIT, VERDICT_DENY,
+    FILTER, FILTER_SEVERAL, MASK_AUDIT, MASK_DENY, NetTest, PERM_ALL, PERM_WRITE, Point, STATE_EMITS,
+    STATE_SINK, State, Transition, VERDICT_ALLOW, VERDICT_ANYWHERE, VERDICT_AUDIT, VERDICT_DENY,
 };
 use crate::compile::bpf::Artefact;
 
@@ -123,13 +123,43 @@ impl<'a> Walk<'a> {
     /// The verdict on file permissions (`abi::PERM_*`).
     #[must_use]
     pub fn files(&self, path: &PathView, requested: u32) -> Verdict {
-        let descriptor = &self.artefact.descriptor;
-        let collect = |collected, value, site| merge(collected, value, site, requested);
-        decide(
-            self.path(path, descriptor.file_start, collect),
-            requested,
-            descriptor.file_default,
+        self.files_within(path, requested, u32::MAX)
+    }
+
+    /// As [`Self::files`]; the default of an allow-list counts for the permissions `within` only.
+    #[must_use]
+    pub fn files_within(&self, path: &PathView, requested: u32, within: u32) -> Verdict {
+        decide(self.said(path, requested), requested, self.default_within(within))
+    }
+
+    /// The verdicts on the old and the new name of a file, each with what an allow-list must allow there. A new name
+    /// must not give more than the old one.
+    #[must_use]
+    pub fn rename(&self, old: (&PathView, u32), new: (&PathView, u32)) -> [Verdict; 2] {
+        let (left, entered) = (self.said(old.0, PERM_ALL), self.said(new.0, PERM_WRITE));
+        let default = self.artefact.descriptor.file_default;
+        let gain = |shift: u32| {
+            let gains = gained(left, entered, default & (0xff << shift)) != 0;
+            u64::from(gains) * (u64::from(PERM_WRITE) << shift)
+        };
+        let entered = entered | gain(MASK_DENY) | gain(MASK_AUDIT);
+        [
+            decide(left, PERM_ALL, self.default_within(old.1)),
+            decide(entered, PERM_WRITE, self.default_within(new.1)),
+        ]
+    }
+
+    /// What the rules say about a path, as the kernel's half collects it.
+    fn said(&self, path: &PathView, requested: u32) -> u64 {
+        self.path(
+            path,
+            self.artefact.descriptor.file_start,
+            |collected, value, site| merge(collected, value, site, requested),
         )
+    }
+
+    fn default_within(&self, within: u32) -> u32 {
+        self.artefact.descriptor.file_default & (within << MASK_DENY | within << MASK_AUDIT)
     }
 
     /// The verdict on a mount: the first class that denies, else the first that audits.

@@ -38,6 +38,9 @@ pub(super) struct Arguments {
     /// Say nothing about violations
     #[arg(long, short)]
     quiet: bool,
+    /// Write violations to this file as well, in the lines of violations.log, which `varmor simulate` reads
+    #[arg(long, value_name = "FILE")]
+    violations: Option<PathBuf>,
     /// The command with its arguments; processes that it leaves behind are ended with it
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(super) command: Vec<OsString>,
@@ -94,6 +97,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()
         .context("start the runtime")?;
+    let mut report = supervise::Report::new(arguments.quiet, arguments.violations.as_deref())?;
     let code = runtime.block_on(supervise::supervise(
         bpf.as_mut().map(|enforcer| enforcer as &mut dyn Enforcer),
         &place,
@@ -103,11 +107,11 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             locked_memory: &locked_memory,
             command: &arguments.command,
         },
-        arguments.quiet,
+        &mut report,
     ))?;
     place.end_processes();
     if let Some(mut enforcer) = bpf {
-        supervise::report_rest(&mut enforcer, arguments.quiet);
+        report.rest(&mut enforcer);
         enforcer.uninstall().context("take the kernel programs down")?;
     }
     if let Some(label) = &mut label {

@@ -1,7 +1,8 @@
 //! Starts the command, passes signals on, says violations as they happen, waits for the end.
 
 use std::ffi::{OsStr, OsString};
-use std::io::IsTerminal as _;
+use std::fs::File;
+use std::io::{IsTerminal as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
@@ -32,7 +33,7 @@ pub(super) async fn supervise(
     mut enforcer: Option<&mut dyn Enforcer>,
     place: &Place,
     entry: Entry<'_>,
-    quiet: bool,
+    report: &mut Report,
 ) -> anyhow::Result<ExitCode> {
     let mut wake = match enforcer.as_ref().and_then(|enforcer| enforcer.event_fd()) {
         Some(fd) => Some(wake_on(fd.try_clone_to_owned()?)?),
@@ -66,7 +67,7 @@ pub(super) async fn supervise(
         tokio::select! {
             status = child.wait() => return Ok(exit_code(status.context("wait for the command")?)),
             Some(()) = next(wake.as_mut()) => if let Some(enforcer) = &mut enforcer {
-                report(&mut **enforcer, quiet)?;
+                report.take(&mut **enforcer)?;
             },
             _ = interrupt.recv() => if passes_keys { pass(&child, Signal::INT) },
             _ = ctrl_backslash.recv() => if passes_keys { pass(&child, Signal::QUIT) },
@@ -80,39 +81,78 @@ async fn next(wake: Option<&mut mpsc::Receiver<()>>) -> Option<()> {
     wake?.recv().await
 }
 
-/// Says what is still in the ring after the end, and what is in no line.
-pub(super) fn report_rest(enforcer: &mut dyn Enforcer, quiet: bool) {
-    if let Err(error) = report(enforcer, quiet) {
-        eprintln!("varmor: {error:#}");
-    }
-    for activity in enforcer.activity().unwrap_or_default() {
-        let (repeated, left_out) = (activity.repeated, activity.limited + activity.lost);
-        if !quiet && repeated + left_out > 0 {
-            eprintln!(
-                "varmor: {repeated} repetitions and {left_out} more violations have no line of their own"
-            );
-        }
-    }
+/// Where violations go.
+pub(super) struct Report {
+    quiet: bool,
+    file: Option<File>,
 }
 
-fn report(enforcer: &mut dyn Enforcer, quiet: bool) -> anyhow::Result<()> {
-    let mut pending = Vec::new();
-    enforcer
-        .drain(&mut |event| pending.push(event))
-        .context("read events")?;
-    for raw in pending.iter().filter(|_| !quiet) {
-        match Event::try_from(raw) {
-            Ok(event) => {
-                let resolution = enforcer.resolve(&raw.head);
-                let wall = wall_clock(event.monotonic);
-                let violation =
-                    Violation::new(event, resolution, None, &Node::default(), wall, SystemTime::now());
-                eprintln!("varmor: {}", sentence(&violation));
+impl Report {
+    pub(super) fn new(quiet: bool, path: Option<&Path>) -> anyhow::Result<Self> {
+        let file = path
+            .map(|path| {
+                File::create(path)
+                    .with_context(|| format!("create the file {} for violations", path.display()))
+            })
+            .transpose()?;
+        Ok(Self { quiet, file })
+    }
+
+    /// Says what is still in the ring after the end, and what is in no line.
+    pub(super) fn rest(&mut self, enforcer: &mut dyn Enforcer) {
+        if let Err(error) = self.take(enforcer) {
+            eprintln!("varmor: {error:#}");
+        }
+        for activity in enforcer.activity().unwrap_or_default() {
+            let (repeated, left_out) = (activity.repeated, activity.limited + activity.lost);
+            if !self.quiet && repeated + left_out > 0 {
+                eprintln!(
+                    "varmor: {repeated} repetitions and {left_out} more violations have no line of their own"
+                );
             }
-            Err(error) => eprintln!("varmor: {error}"),
         }
     }
-    Ok(())
+
+    fn take(&mut self, enforcer: &mut dyn Enforcer) -> anyhow::Result<()> {
+        let mut pending = Vec::new();
+        enforcer
+            .drain(&mut |event| pending.push(event))
+            .context("read events")?;
+        if self.quiet && self.file.is_none() {
+            return Ok(());
+        }
+        for raw in &pending {
+            match Event::try_from(raw) {
+                Ok(event) => {
+                    let resolution = enforcer.resolve(&raw.head);
+                    let wall = wall_clock(event.monotonic);
+                    let node = Node::default();
+                    self.say(&Violation::new(
+                        event,
+                        resolution,
+                        None,
+                        &node,
+                        wall,
+                        SystemTime::now(),
+                    ))?;
+                }
+                Err(error) => eprintln!("varmor: {error}"),
+            }
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, violation: &Violation) -> anyhow::Result<()> {
+        if !self.quiet {
+            eprintln!("varmor: {}", sentence(violation));
+        }
+        if let Some(file) = &mut self.file {
+            let line = serde_json::to_string(violation)? + "\n";
+            file.write_all(line.as_bytes())
+                .context("write the file for violations")?;
+        }
+        Ok(())
+    }
 }
 
 /// `denied open /etc/shadow by cat (pid 7): rule x, spec.policy...`.

@@ -1,6 +1,7 @@
 //! `varmor-guest`: what the lab runs inside its guests and inside the demo's containers.
 #![expect(clippy::print_stdout, reason = "the lab reads this program's standard output")]
 
+mod agree;
 mod apparmor;
 mod attack;
 mod battery;
@@ -12,6 +13,7 @@ mod enforce;
 mod life;
 mod limits;
 mod line;
+mod rules;
 mod suites;
 
 use std::process::ExitCode;
@@ -22,6 +24,8 @@ use clap::Parser;
 #[derive(Parser)]
 #[command(name = "varmor-guest", version)]
 enum Command {
+    /// Proves on this kernel that the commands that answer offline say what the kernel does
+    Agree(agree::Args),
     /// Proves on this kernel that AppArmor holds each built-in rule
     Apparmor(apparmor::Args),
     /// Tries one operation and prints its outcome as JSON
@@ -42,12 +46,15 @@ enum Command {
     Bench(bench::Args),
     /// Tries every case of the threat catalogue, with and without a policy
     Battery(battery::Args),
+    /// Tries every built-in rule on every enforcer that holds it, each in a container of its own
+    Rules(rules::Args),
     /// Does nothing until it is killed (the first process of the demo's containers)
     Wait,
 }
 
 fn main() -> ExitCode {
     let outcome = match Command::parse() {
+        Command::Agree(args) => agree::command(&args),
         Command::Apparmor(args) => apparmor::command(&args),
         Command::Attack(args) => attack::command(&args),
         Command::Demo(args) => demo::command(&args),
@@ -58,6 +65,7 @@ fn main() -> ExitCode {
         Command::Life(args) => life::command(&args),
         Command::Bench(args) => bench::command(&args),
         Command::Battery(args) => battery::command(&args),
+        Command::Rules(args) => rules::command(&args),
         Command::Wait => loop {
             std::thread::park();
         },

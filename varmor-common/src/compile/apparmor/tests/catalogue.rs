@@ -52,3 +52,18 @@ fn every_rule_for_apparmor_is_tried_in_guests() {
         );
     }
 }
+
+/// What the guests try in containers beyond that.
+const MORE: &str = include_str!("../../../../../xtask/src/bin/guest/rules/table.rs");
+
+#[test]
+fn every_rule_is_tried_in_containers() {
+    for rule in rules::catalogue() {
+        let entry = format!("\"{}\"", rule.id);
+        assert!(
+            TABLES.iter().chain([&MORE]).any(|table| table.contains(&entry)),
+            "`{}` has no entry in xtask/src/bin/guest/{{apparmor,rules}}: say what it forbids and what it must leave alone",
+            rule.id
+        );
+    }
+}

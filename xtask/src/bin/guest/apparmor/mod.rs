@@ -13,7 +13,7 @@ use std::{fs, process::Command, process::ExitCode, time::Instant};
 use anyhow::{Context, Result};
 
 use crate::{
-    attack::{self, Failure, Outcome, Outcomes},
+    attack::{self, Outcome, Outcomes},
     line::Line,
 };
 use cases::Case;
@@ -34,14 +34,28 @@ pub(crate) struct Args {
 
 const VARMOR: &str = "/varmor";
 
+pub(crate) use raw::{load_bpf_program, numbers, with_buffer};
+
+/// What becomes of `RULE/forbidden` or `RULE/benign` here; none for a rule without an entry.
+pub(crate) fn outcome_of(rule: &str, is_forbidden: bool) -> Option<Outcome> {
+    let entry = table::entries().find(|entry| entry.rule == rule)?;
+    let run = if is_forbidden {
+        entry.forbidden
+    } else {
+        entry.benign
+    };
+    Some(Outcome::of(run()))
+}
+
+/// Why the rule cannot be shown here, if it has an entry and cannot.
+pub(crate) fn missing(rule: &str) -> Option<String> {
+    let entry = table::entries().find(|entry| entry.rule == rule)?;
+    (entry.missing)()
+}
+
 pub(crate) fn command(args: &Args) -> Result<ExitCode> {
     if let Some(name) = &args.operation {
-        let outcome = match operation(name)?() {
-            Ok(()) => Outcome::Allowed,
-            Err(Failure::Refused(detail)) => Outcome::Denied(detail),
-            Err(Failure::Broken(detail)) => Outcome::Broken(detail),
-        };
-        println!("{}", serde_json::to_string(&outcome)?);
+        println!("{}", serde_json::to_string(&Outcome::of(operation(name)?()))?);
         return Ok(ExitCode::SUCCESS);
     }
     if !args.attempt.is_empty() {

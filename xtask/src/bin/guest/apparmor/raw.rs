@@ -15,7 +15,7 @@ unsafe fn call(number: i64, arguments: [u64; 6]) -> nix::Result<i64> {
 }
 
 /// A call of which every argument is a number.
-pub(super) fn numbers(number: i64, arguments: &[i64]) -> nix::Result<i64> {
+pub(crate) fn numbers(number: i64, arguments: &[i64]) -> nix::Result<i64> {
     let mut all = [0; 6];
     for (slot, argument) in all.iter_mut().zip(arguments) {
         *slot = argument.cast_unsigned();
@@ -25,7 +25,7 @@ pub(super) fn numbers(number: i64, arguments: &[i64]) -> nix::Result<i64> {
 }
 
 /// A call that fills or reads a buffer; the buffer's address is argument `place`.
-pub(super) fn with_buffer(
+pub(crate) fn with_buffer(
     number: i64,
     arguments: &[i64],
     place: usize,
@@ -75,7 +75,7 @@ pub(super) fn open_by_handle(path: &std::ffi::CStr, mount: &impl AsRawFd) -> nix
 }
 
 /// Loads the socket filter `return 0`.
-pub(super) fn load_bpf_program() -> nix::Result<()> {
+pub(crate) fn load_bpf_program() -> nix::Result<()> {
     // r0 = 0; exit
     let program: [u64; 2] = [0xb7, 0x95];
     let license = *b"GPL\0";

@@ -76,6 +76,16 @@ pub(crate) enum Outcome {
     Broken(String),
 }
 
+impl Outcome {
+    pub(crate) fn of(done: Result<(), Failure>) -> Self {
+        match done {
+            Ok(()) => Self::Allowed,
+            Err(Failure::Refused(detail)) => Self::Denied(detail),
+            Err(Failure::Broken(detail)) => Self::Broken(detail),
+        }
+    }
+}
+
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
