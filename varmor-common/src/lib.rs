@@ -13,6 +13,8 @@ pub mod analysis;
 pub mod compile;
 pub mod matcher;
 #[cfg(feature = "std")]
+pub mod model;
+#[cfg(feature = "std")]
 pub mod policy;
 #[cfg(feature = "std")]
 pub mod profile;

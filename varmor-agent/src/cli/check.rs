@@ -7,7 +7,7 @@ use serde_json::json;
 use varmor_common::analysis::lint;
 use varmor_common::compile::seccomp::{Inputs, OciSeccomp};
 use varmor_common::compile::{apparmor, bpf};
-use varmor_common::policy::{self, Diagnostic, Document, ObservedSyscalls, Severity};
+use varmor_common::policy::{self, Diagnostic, Document, DynamicResult, Observations, ObservedSyscalls, Severity};
 use varmor_common::profile::{self, NodeFacts};
 
 use super::{Output, policies, print};
@@ -124,9 +124,13 @@ fn on_every_processor<I: Sync, O: Send>(items: &[I], work: impl Fn(&I) -> O + Sy
 
 fn judge(document: &Document) -> Found {
     // The recording that a policy may ask for is in the cluster.
-    let nothing = ObservedSyscalls::default();
+    let nothing = DynamicResult {
+        app_armor: Some(Observations::default()),
+        bpf: Some(Observations::default()),
+        seccomp: Some(ObservedSyscalls::default()),
+    };
     let inputs = Inputs {
-        observed: Some(&nothing),
+        model: Some(&nothing),
         ..Inputs::default()
     };
     let built = profile::build_with(document, &NodeFacts::default(), inputs);

@@ -28,7 +28,7 @@ use crate::policy::vocabulary as words;
 use crate::rules::capability_name;
 
 /// One operation of a workload.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
     File {
         path: String,

@@ -18,6 +18,10 @@ pub struct Recorded {
     /// How many equal events the line stands for.
     pub count: u64,
     pub rule: String,
+    /// The hook that asked: `open`, `exec`, `mmap`.
+    pub hook: String,
+    /// Nanoseconds since the epoch; 0 = not known.
+    pub time: u64,
     /// The task's executable and those of its ancestors: they are what puts it into target groups.
     executables: Vec<String>,
 }
@@ -35,6 +39,15 @@ pub enum Unusable {
 impl Recorded {
     /// Reads one line.
     pub fn parse(line: &str) -> Result<Self, Unusable> {
+        Self::read(line, true)
+    }
+
+    /// Reads one line of a recording: what is to be allowed for it. One name of two is enough for that.
+    pub fn of_recording(line: &str) -> Result<Self, Unusable> {
+        Self::read(line, false)
+    }
+
+    fn read(line: &str, compares: bool) -> Result<Self, Unusable> {
         let line: Value =
             serde_json::from_str(line).map_err(|error| Unusable::Malformed(error.to_string()))?;
         let enforcer = text(&line, "enforcer")?;
@@ -59,10 +72,12 @@ impl Recorded {
         let rule = line.get("ruleID").and_then(Value::as_str).unwrap_or_default();
         let hook = line.get("hook").and_then(Value::as_str).unwrap_or_default();
         Ok(Self {
-            operation: operation(event, hook, rule == DEFAULT_RULE)?,
+            operation: operation(event, hook, compares && rule == DEFAULT_RULE)?,
             denied: text(&line, "action")? == "DENIED",
             count: line.get("count").and_then(Value::as_u64).unwrap_or(1),
             rule: rule.to_owned(),
+            hook: hook.to_owned(),
+            time: line.get("eventTime").and_then(Value::as_u64).unwrap_or(0),
             executables,
         })
     }

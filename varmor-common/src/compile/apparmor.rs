@@ -8,7 +8,7 @@
 mod base;
 mod diagnose;
 mod error;
-mod glob;
+pub(crate) mod glob;
 mod mounts;
 mod object;
 mod targets;

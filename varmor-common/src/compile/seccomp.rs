@@ -15,7 +15,7 @@ pub use names::{is_syscall, nearest_syscall, syscalls};
 pub use oci::{Action, Architecture, Comparison, Condition, Flag, OciSeccomp, Syscalls};
 
 use crate::policy::{
-    Diagnostic, Document, EnhanceProtect, ObservedSyscalls, Policy, PolicyMode, Severity, item,
+    Diagnostic, Document, DynamicResult, EnhanceProtect, Policy, PolicyMode, Severity, item,
 };
 use crate::rules::syscalls::NOT_PERMITTED;
 use filter::{Entry, Filter};
@@ -26,14 +26,14 @@ pub struct Inputs<'i> {
     /// What the nodes execute.
     pub architectures: &'static [Architecture],
     /// What was seen of the workload, for `profileType: BehaviorModel`.
-    pub observed: Option<&'i ObservedSyscalls>,
+    pub model: Option<&'i DynamicResult>,
 }
 
 impl Default for Inputs<'_> {
     fn default() -> Self {
         Self {
             architectures: Architecture::HERE,
-            observed: None,
+            model: None,
         }
     }
 }

@@ -59,6 +59,9 @@ pub struct ModelData {
     /// The profiles made from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<ModelProfiles>,
+    /// How the observations came about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learning: Option<Learning>,
 }
 
 /// What the workload did, by the enforcer that saw it.
@@ -122,6 +125,9 @@ pub struct ObservedNetwork {
     pub sockets: Vec<ObservedSocket>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub egresses: Vec<ObservedEgress>,
+    /// Local addresses that were bound to, listened on or accepted on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ingresses: Vec<ObservedEgress>,
 }
 
 /// A socket that was created.
@@ -134,7 +140,7 @@ pub struct ObservedSocket {
     pub protocol: String,
 }
 
-/// A destination that was reached.
+/// A destination that was reached. Without an address it is every address, without ports every port.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObservedEgress {
@@ -189,4 +195,63 @@ pub struct ModelProfiles {
     pub app_armor: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seccomp: Option<String>,
+}
+
+/// How the observations came about: what is missing in them, and what stands for more than was seen.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Learning {
+    /// Events that were recorded.
+    pub events: u64,
+    pub losses: Losses,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub generalisations: Vec<Generalisation>,
+    /// What profiles learned from a part of the recording would have made of the rest.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub held_out: Vec<HeldOut>,
+}
+
+/// Events that are not in the recording, by cause. All of them zero: everything is in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Losses {
+    /// The kernel had no room for them.
+    pub lost: u64,
+    /// They were above the rate of the profile.
+    pub limited: u64,
+    /// They could not be read.
+    pub unreadable: u64,
+    /// The recording was full of different operations.
+    pub overflow: u64,
+}
+
+/// Something that was seen and is now a pattern.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Generalisation {
+    /// One of the things that were seen.
+    pub from: String,
+    pub to: String,
+    /// How many different ones were seen.
+    pub examples: u64,
+    pub why: String,
+}
+
+/// What a profile learned from one part of a recording would have made of the rest.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct HeldOut {
+    /// Which part was held out: `the last 20 % of the time`.
+    pub part: String,
+    /// Events in the part, and those of them that would have been refused.
+    pub events: u64,
+    pub denied_events: u64,
+    /// Different operations in the part, and those of them that would have been refused.
+    pub operations: u64,
+    pub denied_operations: u64,
+    /// Refused events of a hundred.
+    pub percent: f64,
+    /// The operations that would have been refused.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub denied: Vec<String>,
 }

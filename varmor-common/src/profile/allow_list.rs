@@ -1,7 +1,10 @@
 //! The mode `DefenseInDepth`: everything is refused unless a rule of the custom profile allows it.
 
+use std::borrow::Cow;
+
 use super::build::Builder;
 use super::{Access, CapabilitySet, Defaults, Kinds, Object, Origin, Verdict, raw};
+use crate::model::{self, Behaviour};
 use crate::policy::vocabulary as words;
 use crate::policy::{BpfAllowList, BpfCustomProfile, DefenseInDepth, ProfileType, Severity};
 
@@ -15,28 +18,37 @@ pub(super) fn add(builder: &mut Builder<'_>, defense: Option<&DefenseInDepth>) {
             "add `bpf:` with `profileType: Custom` and `customProfile:` below `spec.policy.defenseInDepth`";
         return builder.report(Severity::Error, "spec.policy.mode", message.to_owned(), help);
     };
-    let Some(custom) = custom_profile(builder, bpf) else {
+    let Some((custom, field)) = custom_profile(builder, bpf) else {
         return;
     };
+    add_empty(builder, &format!("{FIELD}.bpf"));
+    let field = format!("{FIELD}.bpf.{field}");
+    builder.allow_list = true;
+    raw::add(builder, &custom.rules, &field);
+    capabilities(builder, &custom, &format!("{field}.capabilities"));
+    builder.allow_list = false;
+    warn_of_standstill(builder, &field);
+}
+
+/// An allow-list that allows nothing, asked for at `field`.
+pub(super) fn add_empty(builder: &mut Builder<'_>, field: &str) {
     builder.profile.default = Defaults {
         denied: Kinds::ALL,
         audited: Kinds::NONE,
         origin: Origin {
             policy: builder.document.identity(),
-            field: format!("{FIELD}.bpf"),
+            field: field.to_owned(),
         },
     };
-    let field = format!("{FIELD}.bpf.customProfile");
-    builder.allow_list = true;
-    raw::add(builder, &custom.rules, &field);
-    capabilities(builder, custom, &format!("{field}.capabilities"));
-    builder.allow_list = false;
-    warn_of_standstill(builder, &field);
 }
 
-fn custom_profile<'p>(builder: &mut Builder<'_>, bpf: &'p BpfAllowList) -> Option<&'p BpfCustomProfile> {
+/// The list, and the field that it comes from.
+fn custom_profile<'p>(
+    builder: &mut Builder<'_>,
+    bpf: &'p BpfAllowList,
+) -> Option<(Cow<'p, BpfCustomProfile>, &'static str)> {
     match (bpf.profile_type, &bpf.custom_profile) {
-        (ProfileType::Custom, Some(custom)) => Some(custom),
+        (ProfileType::Custom, Some(custom)) => Some((Cow::Borrowed(custom), "customProfile")),
         (ProfileType::Custom, None) => {
             let message = "the profile type Custom needs the field `customProfile`".to_owned();
             let help =
@@ -50,15 +62,26 @@ fn custom_profile<'p>(builder: &mut Builder<'_>, bpf: &'p BpfAllowList) -> Optio
             None
         }
         (ProfileType::BehaviorModel, _) => {
-            let message =
-                "the profile type BehaviorModel is not supported by the BPF enforcer yet".to_owned();
-            let help = "use `profileType: Custom` and write the `customProfile`";
-            builder.report(
-                Severity::Error,
-                &format!("{FIELD}.bpf.profileType"),
-                message,
-                help,
-            );
+            let behaviour = behaviour(builder, &format!("{FIELD}.bpf.profileType"))?;
+            Some((Cow::Owned(model::custom_profile(&behaviour)), "profileType"))
+        }
+    }
+}
+
+/// What was recorded of the workload.
+fn behaviour(builder: &mut Builder<'_>, field: &str) -> Option<Behaviour> {
+    let result = builder.model.filter(|result| result.bpf.is_some());
+    let Some(result) = result else {
+        let message = "there is no behaviour model for this policy".to_owned();
+        let help = "record one with `varmor learn`, and give it with `--model` or in the same file";
+        builder.report(Severity::Error, field, message, help);
+        return None;
+    };
+    match Behaviour::read(result) {
+        Ok(behaviour) => Some(behaviour),
+        Err(error) => {
+            let message = format!("the behaviour model cannot be read: {error}");
+            builder.report(Severity::Error, field, message, "record it again with `varmor learn`");
             None
         }
     }

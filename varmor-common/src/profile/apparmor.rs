@@ -1,6 +1,7 @@
 //! What a policy says to `AppArmor` alone: the base of the profile, raw rules, custom profiles.
 
 mod custom;
+mod learned;
 mod lexer;
 mod statement;
 #[cfg(test)]
@@ -78,13 +79,17 @@ pub(super) fn add_allow_list(builder: &mut Builder<'_>, defense: Option<&Defense
         let help = "add `appArmor:` with `profileType: Custom` and `customProfile:` below `spec.policy.defenseInDepth`";
         return builder.report(Severity::Error, "spec.policy.mode", message.to_owned(), help);
     };
-    let place = format!("{FIELD}.customProfile");
-    match custom_text(builder, list) {
-        None => return,
-        Some(text) => match custom_profile(text) {
-            Ok(found) => push(builder, found, &place),
-            Err(error) => report(builder, &error, &place),
-        },
+    if list.profile_type == ProfileType::BehaviorModel {
+        learned::add(builder, &format!("{FIELD}.profileType"));
+    } else {
+        let place = format!("{FIELD}.customProfile");
+        match custom_text(builder, list) {
+            None => return,
+            Some(text) => match custom_profile(text) {
+                Ok(found) => push(builder, found, &place),
+                Err(error) => report(builder, &error, &place),
+            },
+        }
     }
     if let Some(own) = &mut builder.profile.app_armor {
         own.base = AppArmorBase::AllowList;
@@ -98,19 +103,12 @@ pub(super) fn add_allow_list(builder: &mut Builder<'_>, defense: Option<&Defense
 
 fn custom_text<'l>(builder: &mut Builder<'_>, list: &'l AppArmorAllowList) -> Option<&'l str> {
     const FIELD: &str = "spec.policy.defenseInDepth.appArmor.profileType";
-    let (message, help) = match (list.profile_type, &list.custom_profile) {
-        (ProfileType::Custom, Some(text)) => return Some(text),
-        (ProfileType::Custom, None) => (
-            "the profile type Custom needs the field `customProfile`",
-            "add `customProfile:` with the text of the profile",
-        ),
-        (ProfileType::BehaviorModel, _) => (
-            "the profile type BehaviorModel is not supported by the AppArmor enforcer yet",
-            "use `profileType: Custom` and write the `customProfile`",
-        ),
-    };
-    builder.report(Severity::Error, FIELD, message.to_owned(), help);
-    None
+    if list.custom_profile.is_none() {
+        let message = "the profile type Custom needs the field `customProfile`";
+        let help = "add `customProfile:` with the text of the profile";
+        builder.report(Severity::Error, FIELD, message.to_owned(), help);
+    }
+    list.custom_profile.as_deref()
 }
 
 fn push(builder: &mut Builder<'_>, found: Vec<String>, field: &str) {

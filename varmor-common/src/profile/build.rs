@@ -6,7 +6,7 @@ use super::{
 use crate::abi::MAX_TARGETS;
 use crate::compile::seccomp::{self, Inputs};
 use crate::policy::{
-    DefenseInDepth, Diagnostic, Document, Enforcers, EnhanceProtect, Policy, PolicyMode, Severity, item,
+    DefenseInDepth, Diagnostic, Document, DynamicResult, Enforcers, EnhanceProtect, Policy, PolicyMode, Severity, item,
 };
 use crate::rules::{RUNTIME_DEFAULT, RUNTIME_DEFAULT_ID};
 
@@ -27,7 +27,7 @@ pub fn build(document: &Document, facts: &NodeFacts) -> Built {
 
 /// The same with what was recorded of the workload, for filters that are made of it.
 #[must_use]
-pub fn build_with(document: &Document, facts: &NodeFacts, inputs: Inputs<'_>) -> Built {
+pub fn build_with<'d>(document: &'d Document, facts: &'d NodeFacts, inputs: Inputs<'d>) -> Built {
     let mut builder = Builder {
         document,
         facts,
@@ -39,6 +39,7 @@ pub fn build_with(document: &Document, facts: &NodeFacts, inputs: Inputs<'_>) ->
         enforcers: Enforcers::NONE,
         executables: Vec::new(),
         allow_list: false,
+        model: inputs.model,
     };
     if let Some(spec) = document.spec() {
         builder.policy(&spec.policy);
@@ -69,6 +70,8 @@ pub(super) struct Builder<'d> {
     pub(super) executables: Vec<String>,
     /// Raw rules allow unless they say otherwise.
     pub(super) allow_list: bool,
+    /// What was recorded of the workload.
+    pub(super) model: Option<&'d DynamicResult>,
 }
 
 const POLICY: &str = "spec.policy";
@@ -77,8 +80,7 @@ const RULES: &str = "spec.policy.enhanceProtect";
 impl Builder<'_> {
     fn policy(&mut self, policy: &Policy) {
         self.enforcers(policy.enforcer);
-        let mode = policy.mode;
-        match (mode, &policy.enhance_protect) {
+        match (policy.mode, &policy.enhance_protect) {
             (PolicyMode::AlwaysAllow, _) => {}
             (PolicyMode::RuntimeDefault, _) => self.runtime_default(Verdict::Deny),
             (PolicyMode::EnhanceProtect, Some(rules)) => self.enhance_protect(rules),
@@ -92,13 +94,7 @@ impl Builder<'_> {
                 );
             }
             (PolicyMode::DefenseInDepth, _) => self.defense_in_depth(policy.defense_in_depth.as_ref()),
-            // A filter can log what a workload does; the compiler says what it makes of the mode.
-            (PolicyMode::BehaviorModeling, _) if self.labels().is_empty() => {}
-            (PolicyMode::BehaviorModeling, _) => {
-                let message = format!("the mode {mode} is not supported yet");
-                let help = "use AlwaysAllow, RuntimeDefault, EnhanceProtect or DefenseInDepth";
-                self.report(Severity::Error, "spec.policy.mode", message, help);
-            }
+            (PolicyMode::BehaviorModeling, _) => self.behavior_modeling(),
         }
     }
 
@@ -146,6 +142,19 @@ impl Builder<'_> {
         }
         if defense.is_some_and(|defense| defense.allow_violations) {
             self.profile.mode = ProfileMode::Complain;
+        }
+    }
+
+    /// Recording is a complaining allow-list that allows nothing: whatever the workload does is logged.
+    fn behavior_modeling(&mut self) {
+        if self.enforcers.contains(Enforcers::BPF) {
+            self.profile.mode = ProfileMode::Complain;
+            allow_list::add_empty(self, "spec.policy.mode");
+        } else if !self.labels().is_empty() {
+            // AppArmor's own log would have to be read; the BPF enforcer sees the same and more.
+            let message = "the mode BehaviorModeling records through the BPF enforcer, which the policy does not name";
+            let help = "add BPF to `enforcer`; the model holds for every enforcer";
+            self.report(Severity::Error, "spec.policy.mode", message.to_owned(), help);
         }
     }
 

@@ -8,7 +8,7 @@ use crate::matcher::glob::{ByteSet, Glob, Item};
 use crate::matcher::{Component, Pattern};
 
 /// The pattern as quoted texts, one of which a matching path matches.
-pub(super) fn paths(pattern: &Pattern) -> Vec<String> {
+pub(crate) fn paths(pattern: &Pattern) -> Vec<String> {
     pattern
         .alternatives()
         .iter()

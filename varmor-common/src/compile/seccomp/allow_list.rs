@@ -39,7 +39,7 @@ pub(super) fn add(compiler: &mut Compiler<'_>, defense: Option<&DefenseInDepth>)
 
 /// What was seen, and what every container needs to come to life.
 fn model(compiler: &mut Compiler<'_>) {
-    let Some(observed) = compiler.inputs.observed else {
+    let Some(observed) = compiler.inputs.model.and_then(|model| model.seccomp.as_ref()) else {
         let message = "there is no behaviour model for this policy yet".to_owned();
         let help = "record one with the mode BehaviorModeling, or write a `customProfile`";
         compiler.report(Severity::Error, &format!("{FIELD}.profileType"), message, help);

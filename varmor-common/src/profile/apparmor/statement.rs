@@ -29,6 +29,11 @@ pub(super) fn of_tokens(tokens: &[Token], base: bool) -> Result<Vec<String>, Tex
     Ok(found)
 }
 
+/// The statements of the base abstraction.
+pub(super) fn base() -> Result<Vec<String>, TextError> {
+    statements(BASE)
+}
+
 /// What programs of every kind need; stands for `abstractions/base`, of which every host has its own.
 const BASE: &str = include_str!("base.txt");
 
@@ -36,7 +41,7 @@ fn include(reader: &mut Reader<'_>, at: Position, base: bool) -> Result<Vec<Stri
     match reader.take() {
         Some(Kind::Angle(name)) if base && name == "abstractions/base" => {
             reader.skip(&Kind::Comma);
-            statements(BASE)
+            self::base()
         }
         _ if base => Err(at.error(
             "files of the host are not included",

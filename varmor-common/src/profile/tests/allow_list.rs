@@ -91,8 +91,8 @@ fn what_the_mode_lacks_is_said_at_its_place() {
         (
             "enforcer: BPF\nmode: DefenseInDepth\ndefenseInDepth: {bpf: {profileType: BehaviorModel}}"
                 .to_owned(),
-            "p.yaml:9:41: error: the profile type BehaviorModel is not supported by the BPF enforcer yet\n  help: use \
-             `profileType: Custom` and write the `customProfile`",
+            "p.yaml:9:41: error: there is no behaviour model for this policy\n  help: record one with `varmor learn`, and give \
+             it with `--model` or in the same file",
         ),
     ] {
         assert_eq!(said(&policy), [expected]);

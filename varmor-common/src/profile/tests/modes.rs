@@ -2,8 +2,8 @@
 
 use super::{built, enhance, objects, profile, said, text, verdicts};
 use crate::compile::seccomp::{self, Inputs};
-use crate::policy::{Enforcers, ObservedSyscalls, load, render};
-use crate::profile::{NodeFacts, ProfileMode, Verdict, build_with, profile_name};
+use crate::policy::{DynamicResult, Enforcers, ObservedSyscalls, load, render};
+use crate::profile::{Kinds, NodeFacts, ProfileMode, Verdict, build_with, profile_name};
 
 #[test]
 fn profiles_are_named_after_their_policy() {
@@ -95,14 +95,15 @@ fn raw_rules_follow_their_own_qualifiers() {
 }
 
 #[test]
-fn modes_that_bpf_cannot_hold_are_refused() {
-    let built = built("enforcer: BPF\nmode: BehaviorModeling\nmodelingOptions: {duration: 5}");
-    assert!(built.profile.is_none());
+fn recording_is_an_empty_allow_list_that_complains() {
+    let profile = profile("enforcer: AppArmorBPF\nmode: BehaviorModeling\nmodelingOptions: {duration: 5}");
+    assert_eq!((profile.mode, profile.rules.len()), (ProfileMode::Complain, 0));
+    assert_eq!(profile.default.denied, Kinds::ALL);
     assert_eq!(
-        said("enforcer: BPF\nmode: BehaviorModeling\nmodelingOptions: {duration: 5}"),
+        said("enforcer: AppArmor\nmode: BehaviorModeling\nmodelingOptions: {duration: 5}"),
         [
-            "p.yaml:8:11: error: the mode BehaviorModeling is not supported yet\n  help: use AlwaysAllow, RuntimeDefault, \
-           EnhanceProtect or DefenseInDepth"
+            "p.yaml:8:11: error: the mode BehaviorModeling records through the BPF enforcer, which the policy does not name\n  \
+             help: add BPF to `enforcer`; the model holds for every enforcer"
         ]
     );
 }
@@ -204,11 +205,14 @@ fn a_filter_that_needs_a_recording_is_built_with_one_and_refused_without() {
         lines.len() == 1 && lines[0].contains("no behaviour model for this policy yet"),
         "{lines:?}"
     );
-    let observed = ObservedSyscalls {
-        syscalls: vec!["mkdir".to_owned()],
+    let observed = DynamicResult {
+        seccomp: Some(ObservedSyscalls {
+            syscalls: vec!["mkdir".to_owned()],
+        }),
+        ..DynamicResult::default()
     };
     let inputs = Inputs {
-        observed: Some(&observed),
+        model: Some(&observed),
         ..Inputs::default()
     };
     let loaded = load("p.yaml", text(policy).as_bytes());

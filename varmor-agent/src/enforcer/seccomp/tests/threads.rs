@@ -133,16 +133,19 @@ fn work_goes_on_under_the_default_of_container_runtimes() {
 #[test]
 fn a_filter_of_a_model_lets_a_runtime_start_the_workload() {
     use varmor_common::compile::seccomp::{Inputs, compile};
-    use varmor_common::policy::{self, ObservedSyscalls};
+    use varmor_common::policy::{self, DynamicResult, ObservedSyscalls};
     let text = "apiVersion: crd.varmor.org/v1beta1\nkind: VarmorClusterPolicy\nmetadata: {name: x}\nspec:\n  target: \
                 {kind: Pod, name: x}\n  policy: {enforcer: Seccomp, mode: DefenseInDepth, defenseInDepth: {seccomp: \
                 {profileType: BehaviorModel}}}\n";
     let loaded = policy::load("x", text.as_bytes());
-    let observed = ObservedSyscalls {
-        syscalls: vec!["wait4".into(), "vfork".into(), "poll".into(), "clone3".into()],
+    let observed = DynamicResult {
+        seccomp: Some(ObservedSyscalls {
+            syscalls: vec!["wait4".into(), "vfork".into(), "poll".into(), "clone3".into()],
+        }),
+        ..DynamicResult::default()
     };
     let inputs = Inputs {
-        observed: Some(&observed),
+        model: Some(&observed),
         ..Inputs::default()
     };
     let filter = compile(&loaded.documents[0], inputs).profile.unwrap();

@@ -1,6 +1,7 @@
 //! What each mode makes.
 
 use super::*;
+use crate::policy::ObservedSyscalls;
 
 #[test]
 fn always_allow_names_nothing_and_every_architecture() {
@@ -100,11 +101,14 @@ const MODEL: &str =
 
 #[test]
 fn a_learned_filter_allows_what_was_seen_and_what_a_runtime_needs() {
-    let observed = ObservedSyscalls {
-        syscalls: vec!["epoll_wait".into(), "accept4".into()],
+    let observed = DynamicResult {
+        seccomp: Some(ObservedSyscalls {
+            syscalls: vec!["epoll_wait".into(), "accept4".into()],
+        }),
+        ..DynamicResult::default()
     };
     let inputs = Inputs {
-        observed: Some(&observed),
+        model: Some(&observed),
         ..Inputs::default()
     };
     let profile = clean(compile(&document(MODEL), inputs));
@@ -117,11 +121,14 @@ fn a_learned_filter_allows_what_was_seen_and_what_a_runtime_needs() {
     assert!(!allowed.names.iter().any(|name| name == "ptrace"));
     let missing = compile(&document(MODEL), Inputs::default());
     assert!(only(&missing).2.contains("no behaviour model"));
-    let strange = ObservedSyscalls {
-        syscalls: vec!["opn".into()],
+    let strange = DynamicResult {
+        seccomp: Some(ObservedSyscalls {
+            syscalls: vec!["opn".into()],
+        }),
+        ..DynamicResult::default()
     };
     let inputs = Inputs {
-        observed: Some(&strange),
+        model: Some(&strange),
         ..Inputs::default()
     };
     assert!(only(&compile(&document(MODEL), inputs)).2.contains("`opn`"));
