@@ -23,6 +23,9 @@ pub(super) struct Arguments {
     file: PathBuf,
     #[arg(long, value_enum)]
     enforcer: Enforcer,
+    /// File with the recording for `profileType: BehaviorModel`, if it is not in the file with the policy
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
     #[arg(long, value_enum, default_value_t)]
     output: Output,
 }
@@ -38,7 +41,7 @@ enum Enforcer {
 const KEY: u64 = 1;
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let policies = policies::load(&arguments.file)?;
+    let policies = policies::load(&arguments.file)?.with_model(arguments.model.as_deref())?;
     let compile = match arguments.enforcer {
         Enforcer::Bpf => tables,
         Enforcer::Seccomp => filter,

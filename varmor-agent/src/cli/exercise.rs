@@ -166,7 +166,7 @@ fn carry_out(enforcer: &mut BpfEnforcer, step: Step) -> anyhow::Result<Value> {
 }
 
 fn profile(file: &Path, name: Option<&str>) -> anyhow::Result<Profile> {
-    let mut profile = policy_file::profile(file)?;
+    let mut profile = policy_file::profile(file, None)?;
     if let Some(name) = name {
         name.clone_into(&mut profile.name);
     }

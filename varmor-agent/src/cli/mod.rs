@@ -6,7 +6,10 @@ mod compile;
 mod diff;
 mod exercise;
 mod explain;
+mod learn;
 mod load_stats;
+mod model;
+mod models;
 mod policies;
 mod rules;
 mod run;
@@ -34,6 +37,11 @@ pub struct Cli {
 enum Command {
     /// Run a command, and everything it starts, under a policy
     Run(run::Arguments),
+    /// Record what a command does and write what was learned of it
+    Learn(learn::Arguments),
+    /// Show what was learned of a workload, and policies that hold it to it
+    #[command(subcommand)]
+    Model(model::Command),
     /// Check policy files and say what is wrong, where, and how to repair it
     Check(check::Arguments),
     /// Show the built-in rules
@@ -77,6 +85,8 @@ impl Cli {
     pub fn run(self) -> ExitCode {
         let outcome = match self.command {
             Command::Run(arguments) => run::run(&arguments),
+            Command::Learn(arguments) => learn::run(&arguments),
+            Command::Model(command) => model::run(&command),
             Command::Check(arguments) => check::run(&arguments),
             Command::Rules(arguments) => rules::run(&arguments),
             Command::Compile(arguments) => compile::run(&arguments),

@@ -5,9 +5,11 @@ use std::{fs, io};
 
 use anyhow::{Context as _, bail};
 use varmor_common::analysis::Judge;
-use varmor_common::compile::seccomp::{self, Compiled, Inputs};
-use varmor_common::policy::{self, ArmorProfileModel, Document, Enforcers, Object, ObservedSyscalls};
+use varmor_common::compile::seccomp::{self, Compiled};
+use varmor_common::policy::{self, Document, Enforcers};
 use varmor_common::profile::{self, Built, NodeFacts, Profile};
+
+use super::models::Models;
 
 /// Larger files are refused by the parser anyway.
 const MAX_FILE: u64 = 4 << 20;
@@ -15,42 +17,28 @@ const MAX_FILE: u64 = 4 << 20;
 /// What a file holds.
 pub(super) struct Policies {
     pub(super) documents: Vec<Document>,
-    models: Vec<ArmorProfileModel>,
+    models: Models,
 }
 
 impl Policies {
-    /// What was recorded of the workload of a policy, if the file has the model as well.
-    fn observed(&self, document: &Document) -> Option<&ObservedSyscalls> {
-        let name = profile::profile_name(document.namespace(), document.name());
-        let model = self
-            .models
-            .iter()
-            .find(|model| model.metadata.name.as_deref() == Some(&name))?;
-        model
-            .spec
-            .data
-            .as_ref()?
-            .dynamic_result
-            .as_ref()?
-            .seccomp
-            .as_ref()
-    }
-
-    fn inputs(&self, document: &Document) -> Inputs<'_> {
-        Inputs {
-            observed: self.observed(document),
-            ..Inputs::default()
-        }
+    /// The same, with recordings from a file of their own.
+    pub(super) fn with_model(mut self, path: Option<&Path>) -> anyhow::Result<Self> {
+        self.models = self.models.with(path)?;
+        Ok(self)
     }
 
     /// The filter of one of the policies, and why each system call stands in it.
     pub(super) fn filter(&self, document: &Document) -> Compiled {
-        seccomp::compile(document, self.inputs(document))
+        seccomp::compile(document, self.models.inputs(document))
     }
 
     /// What one of the policies means.
     pub(super) fn build(&self, document: &Document) -> Built {
-        profile::build_with(document, &NodeFacts::default(), self.inputs(document))
+        // Facts about a node have no part in what is answered offline.
+        const FACTS: &NodeFacts = &NodeFacts {
+            disk_devices: Vec::new(),
+        };
+        profile::build_with(document, FACTS, self.models.inputs(document))
     }
 }
 
@@ -65,14 +53,7 @@ pub(super) fn load(path: &Path) -> anyhow::Result<Policies> {
     if loaded.has_errors() {
         bail!("{file} has errors; `varmor check {file}` shows all that is to be said about it");
     }
-    let models = loaded
-        .documents
-        .iter()
-        .filter_map(|document| match &document.object {
-            Object::ArmorProfileModel(model) => Some((**model).clone()),
-            _ => None,
-        })
-        .collect();
+    let models = Models::of(&loaded.documents);
     let documents: Vec<Document> = loaded
         .documents
         .into_iter()

@@ -98,7 +98,7 @@ fn decide(judge: &Judge, events: &Path, profile: Option<&str>) -> anyhow::Result
     Ok(report)
 }
 
-fn is_of(profile: Option<&str>, text: &str) -> bool {
+pub(super) fn is_of(profile: Option<&str>, text: &str) -> bool {
     profile.is_none_or(|wanted| {
         serde_json::from_str::<serde_json::Value>(text)
             .is_ok_and(|line| line.get("profileName").and_then(|name| name.as_str()) == Some(wanted))

@@ -8,6 +8,7 @@ mod label;
 mod locked_memory;
 mod place;
 pub(super) mod policy_file;
+pub(super) mod record;
 mod supervise;
 
 use std::ffi::OsString;
@@ -35,6 +36,9 @@ pub(super) struct Arguments {
     /// File with the policy; several policies in it hold together, whatever their targets are
     #[arg(long, value_name = "FILE")]
     policy: PathBuf,
+    /// File with the recording for `profileType: BehaviorModel`, if it is not in the file with the policy
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
     /// Say nothing about violations
     #[arg(long, short)]
     quiet: bool,
@@ -67,7 +71,7 @@ const NOT_STARTED: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let profile = policy_file::profile(&arguments.policy)?;
+    let profile = policy_file::profile(&arguments.policy, arguments.model.as_deref())?;
     anyhow::ensure!(
         rustix::process::geteuid().is_root(),
         "only root can load kernel programs; run it with sudo"
@@ -106,6 +110,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             filters: filters.as_ref().map(Filters::path),
             locked_memory: &locked_memory,
             command: &arguments.command,
+            limit: None,
         },
         &mut report,
     ))?;

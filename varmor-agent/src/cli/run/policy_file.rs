@@ -3,23 +3,34 @@
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
-use varmor_common::policy;
+use varmor_common::policy::{self, Object};
 use varmor_common::profile::{self, NodeFacts, Profile};
 
-pub(in crate::cli) fn profile(path: &Path) -> anyhow::Result<Profile> {
+use crate::cli::models::Models;
+
+pub(in crate::cli) fn profile(path: &Path, model: Option<&Path>) -> anyhow::Result<Profile> {
     let bytes = std::fs::read(path).with_context(|| format!("read the policy {}", path.display()))?;
     let facts = NodeFacts {
         disk_devices: crate::daemon::disk_devices(),
     };
-    profile_of(&path.display().to_string(), &bytes, &facts)
+    profile_of(&path.display().to_string(), &bytes, &facts, model)
 }
 
-fn profile_of(file: &str, bytes: &[u8], facts: &NodeFacts) -> anyhow::Result<Profile> {
+fn profile_of(
+    file: &str,
+    bytes: &[u8],
+    facts: &NodeFacts,
+    model: Option<&Path>,
+) -> anyhow::Result<Profile> {
     let loaded = policy::load(file, bytes);
+    let models = Models::of(&loaded.documents).with(model)?;
     let mut diagnostics = loaded.diagnostics;
     let mut profiles = Vec::new();
     for document in &loaded.documents {
-        let built = profile::build(document, facts);
+        if matches!(document.object, Object::ArmorProfileModel(_)) {
+            continue;
+        }
+        let built = profile::build_with(document, facts, models.inputs(document));
         diagnostics.extend(built.diagnostics);
         profiles.extend(built.profile);
     }
@@ -54,7 +65,7 @@ mod tests {
             policy("a", "AlwaysAllow"),
             policy("b", "RuntimeDefault")
         );
-        let profile = profile_of("p.yaml", text.as_bytes(), &NodeFacts::default()).unwrap();
+        let profile = profile_of("p.yaml", text.as_bytes(), &NodeFacts::default(), None).unwrap();
         assert!(
             profile.name.contains('+') && !profile.rules.is_empty(),
             "{}",
@@ -67,11 +78,11 @@ mod tests {
         let facts = NodeFacts::default();
         let text = format!("{}---\n{}", policy("a", "AlwaysAllow"), policy("b", "Nonsense"));
         assert!(
-            profile_of("p.yaml", text.as_bytes(), &facts)
+            profile_of("p.yaml", text.as_bytes(), &facts, None)
                 .unwrap_err()
                 .to_string()
                 .contains("not started")
         );
-        assert!(profile_of("p.yaml", b"", &facts).is_err());
+        assert!(profile_of("p.yaml", b"", &facts, None).is_err());
     }
 }

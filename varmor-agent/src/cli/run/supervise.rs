@@ -6,7 +6,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use rustix::process::{Pid, Signal, kill_process};
@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use super::locked_memory::LockedMemory;
 use super::place::Place;
 use crate::enforcer::Enforcer;
-use crate::events::{Event, Node, Violation, wake_on, wall_clock};
+use crate::events::{Event, EventError, Node, Violation, wake_on, wall_clock};
 
 /// The command, and what its process does before it becomes the command.
 pub(super) struct Entry<'e> {
@@ -27,13 +27,20 @@ pub(super) struct Entry<'e> {
     pub(super) filters: Option<&'e Path>,
     pub(super) locked_memory: &'e LockedMemory,
     pub(super) command: &'e [OsString],
+    /// The command is asked to end after this time.
+    pub(super) limit: Option<Duration>,
+}
+
+/// Takes violations, and events that cannot be read.
+pub(super) trait Sink {
+    fn event(&mut self, event: Result<Violation, EventError>) -> anyhow::Result<()>;
 }
 
 pub(super) async fn supervise(
     mut enforcer: Option<&mut dyn Enforcer>,
     place: &Place,
     entry: Entry<'_>,
-    report: &mut Report,
+    sink: &mut dyn Sink,
 ) -> anyhow::Result<ExitCode> {
     let mut wake = match enforcer.as_ref().and_then(|enforcer| enforcer.event_fd()) {
         Some(fd) => Some(wake_on(fd.try_clone_to_owned()?)?),
@@ -63,11 +70,18 @@ pub(super) async fn supervise(
         .args(entry.command)
         .spawn()
         .context("start the command")?;
+    let limit = entry.limit.unwrap_or(Duration::MAX);
+    let mut end = std::pin::pin!(tokio::time::sleep(limit));
+    let mut asked = entry.limit.is_none();
     loop {
         tokio::select! {
+            () = &mut end, if !asked => {
+                asked = true;
+                pass(&child, Signal::TERM);
+            },
             status = child.wait() => return Ok(exit_code(status.context("wait for the command")?)),
             Some(()) = next(wake.as_mut()) => if let Some(enforcer) = &mut enforcer {
-                report.take(&mut **enforcer)?;
+                take(&mut **enforcer, sink)?;
             },
             _ = interrupt.recv() => if passes_keys { pass(&child, Signal::INT) },
             _ = ctrl_backslash.recv() => if passes_keys { pass(&child, Signal::QUIT) },
@@ -100,7 +114,7 @@ impl Report {
 
     /// Says what is still in the ring after the end, and what is in no line.
     pub(super) fn rest(&mut self, enforcer: &mut dyn Enforcer) {
-        if let Err(error) = self.take(enforcer) {
+        if let Err(error) = take(enforcer, self) {
             eprintln!("varmor: {error:#}");
         }
         for activity in enforcer.activity().unwrap_or_default() {
@@ -111,35 +125,6 @@ impl Report {
                 );
             }
         }
-    }
-
-    fn take(&mut self, enforcer: &mut dyn Enforcer) -> anyhow::Result<()> {
-        let mut pending = Vec::new();
-        enforcer
-            .drain(&mut |event| pending.push(event))
-            .context("read events")?;
-        if self.quiet && self.file.is_none() {
-            return Ok(());
-        }
-        for raw in &pending {
-            match Event::try_from(raw) {
-                Ok(event) => {
-                    let resolution = enforcer.resolve(&raw.head);
-                    let wall = wall_clock(event.monotonic);
-                    let node = Node::default();
-                    self.say(&Violation::new(
-                        event,
-                        resolution,
-                        None,
-                        &node,
-                        wall,
-                        SystemTime::now(),
-                    ))?;
-                }
-                Err(error) => eprintln!("varmor: {error}"),
-            }
-        }
-        Ok(())
     }
 
     fn say(&mut self, violation: &Violation) -> anyhow::Result<()> {
@@ -153,6 +138,32 @@ impl Report {
         }
         Ok(())
     }
+}
+
+impl Sink for Report {
+    fn event(&mut self, event: Result<Violation, EventError>) -> anyhow::Result<()> {
+        match event {
+            Ok(violation) => self.say(&violation)?,
+            Err(error) => eprintln!("varmor: {error}"),
+        }
+        Ok(())
+    }
+}
+
+/// Hands over what is in the ring.
+pub(super) fn take(enforcer: &mut dyn Enforcer, sink: &mut dyn Sink) -> anyhow::Result<()> {
+    let mut pending = Vec::new();
+    enforcer
+        .drain(&mut |event| pending.push(event))
+        .context("read events")?;
+    for raw in &pending {
+        sink.event(Event::try_from(raw).map(|event| {
+            let resolution = enforcer.resolve(&raw.head);
+            let wall = wall_clock(event.monotonic);
+            Violation::new(event, resolution, None, &Node::default(), wall, SystemTime::now())
+        }))?;
+    }
+    Ok(())
 }
 
 /// `denied open /etc/shadow by cat (pid 7): rule x, spec.policy...`.
