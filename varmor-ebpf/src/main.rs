@@ -19,6 +19,7 @@ mod mount;
 mod name;
 mod offsets;
 mod path;
+mod record;
 mod seen;
 mod step;
 mod verdict;

@@ -19,6 +19,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("varmor-agent", "varmor"),
     ("varmor-controller", "varmor-controller"),
     ("xtask", "varmor-guest"),
+    ("xtask", "varmor-intruder"),
 ];
 
 #[derive(clap::Args)]

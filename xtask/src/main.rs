@@ -16,6 +16,7 @@ mod fuzz;
 mod image;
 mod kernel;
 mod lint;
+mod nginx;
 mod process;
 mod progress;
 mod setup;

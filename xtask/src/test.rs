@@ -18,14 +18,14 @@ use crate::{
     build::{self, Profile},
     demo, image,
     kernel::Series,
-    process, progress, tools,
+    nginx, process, progress, tools,
     vm::{Guest, Share},
     workspace,
 };
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only these suites [default: all but agree, life and rules, which take long]
+    /// Only these suites [default: all but agree, life, model and rules, which take long]
     #[arg(long)]
     suite: Vec<Suite>,
     /// Only these kernels for the guest suite [default: all]
@@ -51,6 +51,8 @@ enum Suite {
     Agree,
     /// Every built-in rule on each enforcer that holds it, in containers [default: 6.12]
     Rules,
+    /// A service is recorded and held to what was learned of it, in a guest [default: 6.12]
+    Model,
     /// Instructions of an open under few and many rules, counted in a guest
     Cost,
     /// Updates under fire, many containers, killed and foreign enforcers, in guests with each kernel of the matrix
@@ -80,7 +82,7 @@ impl AddAssign for Counts {
 pub(crate) fn command(args: &Args) -> ExitCode {
     let chosen: BTreeSet<Suite> = if args.suite.is_empty() {
         let all = Suite::value_variants().iter().copied();
-        all.filter(|suite| !matches!(suite, Suite::Agree | Suite::Life | Suite::Rules))
+        all.filter(|suite| !matches!(suite, Suite::Agree | Suite::Life | Suite::Model | Suite::Rules))
             .collect()
     } else {
         args.suite.iter().copied().collect()
@@ -108,6 +110,8 @@ pub(crate) fn command(args: &Args) -> ExitCode {
             Suite::Agree => agree(&kernels),
             Suite::Rules if args.kernel.is_empty() => rules(&[Series::V6_12]),
             Suite::Rules => rules(&kernels),
+            Suite::Model if args.kernel.is_empty() => model(&[Series::V6_12]),
+            Suite::Model => model(&kernels),
             Suite::Cost => cost(),
             // Short of a request for others, one kernel: the programs' life depends little on it.
             Suite::Life if args.kernel.is_empty() => life(&[Series::V6_1], args.full),
@@ -250,6 +254,19 @@ fn life(kernels: &[Series], full: bool) -> Result<Counts> {
 }
 
 fn apparmor(kernels: &[Series]) -> Result<Counts> {
+    let command = ["/varmor-guest", "apparmor"];
+    on_each_with(kernels, &command, Duration::from_mins(30), &parser()?)
+}
+
+fn model(kernels: &[Series]) -> Result<Counts> {
+    let mut shares = nginx::shares()?;
+    shares.extend(parser()?);
+    let command = ["/varmor-guest", "model"];
+    on_each_with(kernels, &command, Duration::from_mins(30), &shares)
+}
+
+/// What a guest needs to load `AppArmor` profiles.
+fn parser() -> Result<Vec<Share>> {
     tools::need(tools::APPARMOR)?;
     // The parser and what it is linked with; it is the only program of the guest that is not static.
     let parser = ["/usr/sbin/apparmor_parser", "/sbin/apparmor_parser"]
@@ -262,8 +279,7 @@ fn apparmor(kernels: &[Series]) -> Result<Counts> {
         let file = fs::canonicalize(library).with_context(|| format!("find {library}"))?;
         shares.push(Share::new(file, library));
     }
-    let command = ["/varmor-guest", "apparmor"];
-    on_each_with(kernels, &command, Duration::from_mins(30), &shares)
+    Ok(shares)
 }
 
 fn agree(kernels: &[Series]) -> Result<Counts> {
@@ -304,7 +320,7 @@ fn on_each_with(kernels: &[Series], command: &[&str], timeout: Duration, more: &
     let run = |series: Series| {
         let mut guest = Guest::new(series, command.iter().copied());
         guest.timeout = timeout;
-        guest.shares = ["varmor-guest", "varmor-agent", "varmor"]
+        guest.shares = ["varmor-guest", "varmor-intruder", "varmor-agent", "varmor"]
             .map(|name| Share::new(built.program(name), format!("/{name}")))
             .to_vec();
         guest.shares.push(Share::new(bpf::objects(), "/bpf"));

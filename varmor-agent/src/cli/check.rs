@@ -7,7 +7,9 @@ use serde_json::json;
 use varmor_common::analysis::lint;
 use varmor_common::compile::seccomp::{Inputs, OciSeccomp};
 use varmor_common::compile::{apparmor, bpf};
-use varmor_common::policy::{self, Diagnostic, Document, DynamicResult, Observations, ObservedSyscalls, Severity};
+use varmor_common::policy::{
+    self, Diagnostic, Document, DynamicResult, Observations, ObservedSyscalls, Severity,
+};
 use varmor_common::profile::{self, NodeFacts};
 
 use super::{Output, policies, print};

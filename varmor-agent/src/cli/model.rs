@@ -84,7 +84,9 @@ fn policy(model: &ArmorProfileModel, arguments: &PolicyArguments) -> anyhow::Res
     let name = model.metadata.name.as_deref().unwrap_or_default();
     let prefix = profile_name(namespace, "");
     let policy = name.strip_prefix(&prefix).with_context(|| {
-        format!("the model is named `{name}`; the model of a policy is named `{prefix}` and the policy's name")
+        format!(
+            "the model is named `{name}`; the model of a policy is named `{prefix}` and the policy's name"
+        )
     })?;
     let (kind, target) = arguments
         .target
@@ -105,7 +107,11 @@ fn policy(model: &ArmorProfileModel, arguments: &PolicyArguments) -> anyhow::Res
     if let Some(namespace) = namespace {
         metadata["namespace"] = namespace.into();
     }
-    let kind_of_policy = if namespace.is_some() { "VarmorPolicy" } else { "VarmorClusterPolicy" };
+    let kind_of_policy = if namespace.is_some() {
+        "VarmorPolicy"
+    } else {
+        "VarmorClusterPolicy"
+    };
     Ok(json!({
         "apiVersion": "crd.varmor.org/v1beta1",
         "kind": kind_of_policy,
@@ -127,7 +133,10 @@ pub(super) fn describe_losses(losses: &Losses) -> Vec<String> {
         (losses.lost, "events found no room in the kernel's ring"),
         (losses.limited, "events were above the rate of the profile"),
         (losses.unreadable, "events could not be read"),
-        (losses.overflow, "events were of more different operations than a recording holds"),
+        (
+            losses.overflow,
+            "events were of more different operations than a recording holds",
+        ),
     ]
     .into_iter()
     .filter(|(count, _)| *count > 0)
@@ -181,19 +190,36 @@ fn observations(seen: &Observations, text: &mut String) {
     }
     if let Some(network) = &seen.network {
         for socket in &network.sockets {
-            let _ = writeln!(text, "socket: {} {} {}", socket.domain, socket.kind, socket.protocol);
+            let _ = writeln!(
+                text,
+                "socket: {} {} {}",
+                socket.domain, socket.kind, socket.protocol
+            );
         }
-        let peers = [("connects to", &network.egresses), ("listens on", &network.ingresses)];
+        let peers = [
+            ("connects to", &network.egresses),
+            ("listens on", &network.ingresses),
+        ];
         for (what, peers) in peers {
             for peer in peers {
                 let ports: Vec<String> = peer.ports.iter().map(ToString::to_string).collect();
-                let ports = if ports.is_empty() { "every port".to_owned() } else { ports.join(" ") };
+                let ports = if ports.is_empty() {
+                    "every port".to_owned()
+                } else {
+                    ports.join(" ")
+                };
                 let _ = writeln!(text, "{what}: {} {ports}", peer.ip);
             }
         }
     }
     for mount in &seen.mounts {
-        let _ = writeln!(text, "mount: {} {} {}", mount.path, mount.kind, mount.flags.join(","));
+        let _ = writeln!(
+            text,
+            "mount: {} {} {}",
+            mount.path,
+            mount.kind,
+            mount.flags.join(",")
+        );
     }
     for ptrace in &seen.ptraces {
         let place = if ptrace.external { "outside" } else { "inside" };

@@ -4,6 +4,7 @@
 //! invalid bit pattern. Deliberately absent: `bool`, `enum`, `Option`, pointers.
 
 mod automaton;
+mod calls;
 mod event;
 mod identity;
 mod network;
@@ -12,6 +13,7 @@ mod points;
 mod profile;
 
 pub use automaton::*;
+pub use calls::*;
 pub use event::*;
 pub use identity::*;
 pub use network::*;

@@ -7,8 +7,8 @@ use crate::abi::{MOUNT_UMOUNT, PERM_APPEND, PERM_EXEC, PERM_READ, PERM_WRITE};
 use crate::matcher::Pattern;
 use crate::policy::vocabulary as words;
 use crate::policy::{
-    BpfCustomProfile, BpfRawRules, EgressRules, IngressRawRule, MountRawRule, NetworkRules, ObservedFile, PathRule,
-    Port, PtraceRawRule, SocketRawRule, ToDestination,
+    BpfCustomProfile, BpfRawRules, EgressRules, IngressRawRule, MountRawRule, NetworkRules, ObservedFile,
+    PathRule, Port, PtraceRawRule, SocketRawRule, ToDestination,
 };
 use crate::rules::capability_name;
 
@@ -21,8 +21,14 @@ pub fn custom_profile(behaviour: &Behaviour) -> BpfCustomProfile {
         permissions,
     };
     let content = |seen: &FileUse| permissions(seen.access & !PERM_EXEC);
-    let files = behaviour.files.iter().map(|(pattern, seen)| rule(pattern, content(seen)));
-    let executed = behaviour.files.iter().filter(|(_, seen)| seen.access & PERM_EXEC != 0);
+    let files = behaviour
+        .files
+        .iter()
+        .map(|(pattern, seen)| rule(pattern, content(seen)));
+    let executed = behaviour
+        .files
+        .iter()
+        .filter(|(_, seen)| seen.access & PERM_EXEC != 0);
     BpfCustomProfile {
         rules: BpfRawRules {
             files: files.filter(|rule| !rule.permissions.is_empty()).collect(),
@@ -144,7 +150,11 @@ fn ptrace(seen: &BTreeSet<(u32, bool)>) -> Option<PtraceRawRule> {
 /// The rule that allows a mount; none if its source cannot be written as a pattern.
 pub(super) fn mount(mounted: &Mounted) -> Option<MountRawRule> {
     let source = super::path::escaped(&mounted.source);
-    let source_pattern = if source.is_empty() { "**".to_owned() } else { source };
+    let source_pattern = if source.is_empty() {
+        "**".to_owned()
+    } else {
+        source
+    };
     Pattern::parse(&source_pattern).ok()?;
     Some(MountRawRule {
         qualifiers: Vec::new(),
@@ -184,11 +194,18 @@ fn mount_flags(mounted: &Mounted) -> Vec<String> {
     } else {
         u32::MAX
     };
-    let is_set = |word: &&&str| {
-        words::mount_flag(word).is_some_and(|flag| flag.any & mounted.flags & telling != 0)
-    };
-    let set: Vec<String> = WORDS.iter().filter(is_set).map(|word| (*word).to_owned()).collect();
-    if set.is_empty() { vec!["rw".to_owned()] } else { set }
+    let is_set =
+        |word: &&&str| words::mount_flag(word).is_some_and(|flag| flag.any & mounted.flags & telling != 0);
+    let set: Vec<String> = WORDS
+        .iter()
+        .filter(is_set)
+        .map(|word| (*word).to_owned())
+        .collect();
+    if set.is_empty() {
+        vec!["rw".to_owned()]
+    } else {
+        set
+    }
 }
 
 /// What `AppArmor` needs for the same files, in its letters: it asks for reading where a name is changed, for the

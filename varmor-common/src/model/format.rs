@@ -10,9 +10,9 @@ use super::behaviour::{Behaviour, FileUse, Mounted, Peer};
 use crate::matcher::Pattern;
 use crate::policy::vocabulary as words;
 use crate::policy::{
-    ArmorProfileModel, ArmorProfileModelStatus, DynamicResult, Learning, ModelData, ModelFields, Observations,
-    ObservedEgress, ObservedFile, ObservedMount, ObservedNetwork, ObservedPtrace, ObservedSocket, ObservedSyscalls,
-    StorageType,
+    ArmorProfileModel, ArmorProfileModelStatus, DynamicResult, Learning, ModelData, ModelFields,
+    Observations, ObservedEgress, ObservedFile, ObservedMount, ObservedNetwork, ObservedPtrace,
+    ObservedSocket, ObservedSyscalls, StorageType,
 };
 use crate::rules::capability_name;
 
@@ -158,7 +158,8 @@ fn flag_words(flags: u32) -> Vec<String> {
     let mut rest = flags;
     let mut found = Vec::new();
     for bit in (0..u32::BITS).map(|number| 1 << number) {
-        let word = words::mount_flag_names().find(|word| words::mount_flag(word).is_some_and(|flag| flag.any == bit));
+        let word = words::mount_flag_names()
+            .find(|word| words::mount_flag(word).is_some_and(|flag| flag.any == bit));
         if let (true, Some(word)) = (rest & bit != 0, word) {
             found.push(word.to_owned());
             rest &= !bit;
@@ -171,7 +172,11 @@ impl Behaviour {
     /// Reads what [`model`] wrote, or what vArmor did.
     pub fn read(result: &DynamicResult) -> Result<Self, ModelError> {
         let mut behaviour = Self {
-            syscalls: result.seccomp.iter().flat_map(|seccomp| seccomp.syscalls.clone()).collect(),
+            syscalls: result
+                .seccomp
+                .iter()
+                .flat_map(|seccomp| seccomp.syscalls.clone())
+                .collect(),
             ..Self::default()
         };
         let Some(bpf) = &result.bpf else {
@@ -187,7 +192,9 @@ impl Behaviour {
         }
         for word in &bpf.capabilities {
             let set = known("capabilities", word, words::capabilities)?.0;
-            behaviour.capabilities.extend((0..u64::BITS).filter(|number| set & (1 << number) != 0));
+            behaviour
+                .capabilities
+                .extend((0..u64::BITS).filter(|number| set & (1 << number) != 0));
         }
         for network in bpf.network.iter().chain(&bpf.networks) {
             for socket in &network.sockets {
@@ -248,11 +255,7 @@ impl Behaviour {
     }
 }
 
-fn known<T>(
-    field: &'static str,
-    word: &str,
-    find: impl Fn(&str) -> Option<T>,
-) -> Result<T, ModelError> {
+fn known<T>(field: &'static str, word: &str, find: impl Fn(&str) -> Option<T>) -> Result<T, ModelError> {
     find(word).ok_or_else(|| ModelError::Word {
         field,
         word: word.to_owned(),
@@ -262,7 +265,11 @@ fn known<T>(
 /// A number, as we write it, or a word, as vArmor does.
 fn protocol(word: &str) -> Option<u32> {
     let number = || Some(words::protocols(word)?.first().copied().unwrap_or(0));
-    if word.is_empty() { Some(0) } else { word.parse().ok().or_else(number) }
+    if word.is_empty() {
+        Some(0)
+    } else {
+        word.parse().ok().or_else(number)
+    }
 }
 
 fn read_peers(seen: &[ObservedEgress]) -> Result<BTreeSet<Peer>, ModelError> {

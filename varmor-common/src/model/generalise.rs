@@ -74,8 +74,13 @@ struct Files {
 impl Files {
     fn new(behaviour: &Behaviour) -> Self {
         let with = |access: u32| {
-            let files = behaviour.files.iter().filter(|(_, seen)| seen.access & access != 0);
-            files.map(|(pattern, _)| plain(&Names::of_pattern(pattern))).collect()
+            let files = behaviour
+                .files
+                .iter()
+                .filter(|(_, seen)| seen.access & access != 0);
+            files
+                .map(|(pattern, _)| plain(&Names::of_pattern(pattern)))
+                .collect()
         };
         let entries = behaviour.files.iter().map(|(pattern, seen)| {
             let entry = Entry {
@@ -93,7 +98,10 @@ impl Files {
 
     /// Who moved a folder needs everything below it.
     fn trees(&mut self, unhandled: &mut BTreeSet<String>) {
-        let moved = self.entries.iter().filter(|(_, entry)| entry.seen.access & PERM_STRUCT != 0);
+        let moved = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.seen.access & PERM_STRUCT != 0);
         let moved: Vec<Names> = moved.map(|(names, _)| names.clone()).collect();
         for names in moved {
             let mut tree = names.clone();
@@ -146,7 +154,10 @@ impl Files {
                     // The access is part of the shape: what is only read does not become writable.
                     let access = Name::Exact(format!("{:x}", entry.seen.access));
                     shape.0.push(access);
-                    groups.entry((why, shape)).or_default().push((names.clone(), index));
+                    groups
+                        .entry((why, shape))
+                        .or_default()
+                        .push((names.clone(), index));
                 }
             }
         }
@@ -171,7 +182,10 @@ impl Files {
             let text = if why == Why::Siblings {
                 common(members.iter().map(|(names, index)| &names.0[*index]))
             } else {
-                match shapes(names, index, access).into_iter().find(|(_, one)| *one == why) {
+                match shapes(names, index, access)
+                    .into_iter()
+                    .find(|(_, one)| *one == why)
+                {
                     Some((text, _)) => text,
                     None => continue,
                 }
@@ -188,7 +202,10 @@ impl Files {
         }
         let mut general = members[0].clone();
         general.0[index] = Name::Pattern(text);
-        if members.iter().any(|member| self.is_too_wide(&general.to_string(), access, member)) {
+        if members
+            .iter()
+            .any(|member| self.is_too_wide(&general.to_string(), access, member))
+        {
             return false;
         }
         self.merge(members.iter().cloned(), &general, why);
@@ -235,7 +252,9 @@ impl Files {
             });
             let covered: Vec<Names> = covered.map(|(names, _)| names.clone()).collect();
             for names in covered {
-                if let (Some(old), Some(entry)) = (self.entries.remove(&names), self.entries.get_mut(&pattern)) {
+                if let (Some(old), Some(entry)) =
+                    (self.entries.remove(&names), self.entries.get_mut(&pattern))
+                {
                     entry.seen.join(&old.seen);
                 }
             }
@@ -248,14 +267,21 @@ impl Files {
             from: entry.seen.example.clone().unwrap_or_default(),
             to: names.to_string(),
             examples: entry.seen.examples,
-            why: entry.why.iter().map(|why| why.text()).collect::<Vec<_>>().join("; "),
+            why: entry
+                .why
+                .iter()
+                .map(|why| why.text())
+                .collect::<Vec<_>>()
+                .join("; "),
         })
         .collect()
     }
 
     fn finish(self) -> BTreeMap<String, FileUse> {
         let entries = self.entries.into_iter();
-        entries.map(|(names, entry)| (names.to_string(), entry.seen)).collect()
+        entries
+            .map(|(names, entry)| (names.to_string(), entry.seen))
+            .collect()
     }
 }
 
@@ -280,7 +306,11 @@ fn shapes(names: &Names, index: usize, access: u32) -> Vec<(String, Why)> {
 
 /// `*`, or `*.html` if all names end so.
 fn common<'n>(names: impl Iterator<Item = &'n Name>) -> String {
-    let extensions = names.map(|name| name.exact().and_then(|name| name.rsplit_once('.')).map(|(_, end)| end));
+    let extensions = names.map(|name| {
+        name.exact()
+            .and_then(|name| name.rsplit_once('.'))
+            .map(|(_, end)| end)
+    });
     let extensions: BTreeSet<Option<&str>> = extensions.collect();
     match extensions.first() {
         Some(Some(one)) if extensions.len() == 1 => format!("*.{}", super::path::escaped(one)),
@@ -310,12 +340,16 @@ fn matches(pattern: &Names, names: &Names) -> bool {
         return reference::matches(&pattern.to_string(), plain(names).as_bytes());
     }
     pattern.0.len() == names.0.len()
-        && pattern.0.iter().zip(&names.0).all(|(pattern, name)| match (pattern, name) {
-            (Name::Pattern(pattern), Name::Exact(name)) => {
-                reference::matches(&format!("/{pattern}"), format!("/{name}").as_bytes())
-            }
-            (pattern, name) => pattern == name,
-        })
+        && pattern
+            .0
+            .iter()
+            .zip(&names.0)
+            .all(|(pattern, name)| match (pattern, name) {
+                (Name::Pattern(pattern), Name::Exact(name)) => {
+                    reference::matches(&format!("/{pattern}"), format!("/{name}").as_bytes())
+                }
+                (pattern, name) => pattern == name,
+            })
 }
 
 fn ports(

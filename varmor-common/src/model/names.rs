@@ -96,10 +96,9 @@ fn uuid(name: &str) -> Option<String> {
     let is_uuid = |text: &str| {
         let parts: Vec<&str> = text.split('-').collect();
         parts.len() == LENGTHS.len()
-            && parts
-                .iter()
-                .zip(LENGTHS)
-                .all(|(part, length)| part.len() == length && part.bytes().all(|byte| byte.is_ascii_hexdigit()))
+            && parts.iter().zip(LENGTHS).all(|(part, length)| {
+                part.len() == length && part.bytes().all(|byte| byte.is_ascii_hexdigit())
+            })
     };
     let starts = 0..(name.len() + 1).saturating_sub(LENGTH);
     let start = starts
@@ -196,7 +195,11 @@ mod tests {
     fn check(path: &str, expected: Option<(&str, Why)>) {
         let names = Names::of_path(path);
         let found = pattern(&names, names.0.len() - 1, true);
-        assert_eq!(found.as_ref().map(|(text, why)| (text.as_str(), *why)), expected, "{path}");
+        assert_eq!(
+            found.as_ref().map(|(text, why)| (text.as_str(), *why)),
+            expected,
+            "{path}"
+        );
     }
 
     #[test]
@@ -212,11 +215,7 @@ mod tests {
                 "*.json",
                 Why::Uuid,
             ),
-            (
-                "/srv/assets/app.3f5a9c0d1e2b4f67.js",
-                "app.*.js",
-                Why::Hash,
-            ),
+            ("/srv/assets/app.3f5a9c0d1e2b4f67.js", "app.*.js", Why::Hash),
             ("/usr/lib/libssl.so.3", "libssl.so.[0-9]*", Why::Version),
             ("/usr/bin/python3.11", "python[0-9]*", Why::Version),
             ("/opt/jdk-17.0.2+8", "jdk-[0-9]*+8", Why::Version),

@@ -42,7 +42,12 @@ impl Names {
 
     /// The names of a pattern that [`Names`] wrote.
     pub(super) fn of_pattern(pattern: &str) -> Self {
-        Self(split(pattern).filter(|name| !name.is_empty()).map(of_text).collect())
+        Self(
+            split(pattern)
+                .filter(|name| !name.is_empty())
+                .map(of_text)
+                .collect(),
+        )
     }
 
     pub(super) fn is_exact(&self) -> bool {

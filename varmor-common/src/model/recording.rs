@@ -65,7 +65,10 @@ impl Recording {
         if let Operation::File { path, access } = &recorded.operation {
             // In events control characters and bytes that are no text are spelled out, and so the name is not known.
             if path.contains('\\') {
-                return self.note(format!("the path `{path}` has bytes that are no text"), recorded.count);
+                return self.note(
+                    format!("the path `{path}` has bytes that are no text"),
+                    recorded.count,
+                );
             }
             match recorded.hook.as_str() {
                 "mmap" | "mprotect" => {}
@@ -127,7 +130,9 @@ impl Recording {
     #[must_use]
     pub fn split(&self, hold_out: HoldOut) -> (Self, Self) {
         let times = self.operations.values().flat_map(|seen| seen.keys().copied());
-        let (first, last) = times.fold((u64::MAX, 0), |(first, last), time| (first.min(time), last.max(time)));
+        let (first, last) = times.fold((u64::MAX, 0), |(first, last), time| {
+            (first.min(time), last.max(time))
+        });
         let is_held = |operation: &Operation, time: u64| match hold_out {
             HoldOut::Time(percent) => {
                 let span = last.saturating_sub(first);
@@ -141,7 +146,11 @@ impl Recording {
         kept.operations.clear();
         for (operation, seen) in &self.operations {
             for (time, count) in seen {
-                let part = if is_held(operation, *time) { &mut held } else { &mut kept };
+                let part = if is_held(operation, *time) {
+                    &mut held
+                } else {
+                    &mut kept
+                };
                 let seen = part.operations.entry(operation.clone()).or_default();
                 *seen.entry(*time).or_default() += count;
             }

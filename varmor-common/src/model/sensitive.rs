@@ -38,8 +38,28 @@ const NAMES: [&str; 8] = [
 ];
 /// Folders whose many children are no sign that every child is meant.
 const WIDE: [&str; 22] = [
-    "/", "/bin", "/etc", "/home", "/lib", "/lib64", "/mnt", "/opt", "/proc", "/run", "/sbin", "/srv", "/usr", "/usr/bin",
-    "/usr/lib", "/usr/local", "/usr/local/bin", "/usr/sbin", "/usr/share", "/var", "/var/lib", "/var/run",
+    "/",
+    "/bin",
+    "/etc",
+    "/home",
+    "/lib",
+    "/lib64",
+    "/mnt",
+    "/opt",
+    "/proc",
+    "/run",
+    "/sbin",
+    "/srv",
+    "/usr",
+    "/usr/bin",
+    "/usr/lib",
+    "/usr/local",
+    "/usr/local/bin",
+    "/usr/sbin",
+    "/usr/share",
+    "/var",
+    "/var/lib",
+    "/var/run",
 ];
 /// What no pattern may match by accident.
 const SECRETS: [&str; 25] = [

@@ -114,7 +114,10 @@ fn everything_recorded_is_allowed_and_its_neighbours_are_not() {
             ("/var/lib/app/folder{,/**}", 1)
         ]
     );
-    assert!(said.iter().all(|one| !one.why.is_empty() && !one.from.is_empty()), "{said:?}");
+    assert!(
+        said.iter().all(|one| !one.why.is_empty() && !one.from.is_empty()),
+        "{said:?}"
+    );
 }
 
 #[test]
@@ -161,7 +164,9 @@ fn secrets_and_what_is_near_them_stay_exact() {
         assert_eq!(outcome(&behaviour, words), Outcome::Denied, "{words}");
     }
     let allowed = ["/etc/", "/proc/[0-9]*/"];
-    let wrong = said.iter().find(|one| !allowed.iter().any(|head| one.to.starts_with(head)));
+    let wrong = said
+        .iter()
+        .find(|one| !allowed.iter().any(|head| one.to.starts_with(head)));
     assert_eq!(wrong, None);
 }
 
@@ -189,12 +194,13 @@ fn programs_are_not_guessed_at() {
 #[test]
 fn many_ports_of_one_address_are_every_port_and_many_addresses_stay() {
     let connect = |ip: &str, port: u16| {
-        let event = format!(
-            r#"{{"operation":"Network","type":"connect","address":{{"ip":"{ip}","port":{port}}}}}"#
-        );
+        let event =
+            format!(r#"{{"operation":"Network","type":"connect","address":{{"ip":"{ip}","port":{port}}}}}"#);
         ("connect", event)
     };
-    let mut lines: Vec<_> = (0..12).map(|number| connect("10.0.0.1", 40_000 + number)).collect();
+    let mut lines: Vec<_> = (0..12)
+        .map(|number| connect("10.0.0.1", 40_000 + number))
+        .collect();
     lines.extend((2..30).map(|number| connect(&format!("10.0.0.{number}"), 443)));
     let (behaviour, said) = learned(&recorded(&lines));
     assert_eq!(said.len(), 1, "{said:?}");

@@ -81,7 +81,12 @@ fn behaviour(builder: &mut Builder<'_>, field: &str) -> Option<Behaviour> {
         Ok(behaviour) => Some(behaviour),
         Err(error) => {
             let message = format!("the behaviour model cannot be read: {error}");
-            builder.report(Severity::Error, field, message, "record it again with `varmor learn`");
+            builder.report(
+                Severity::Error,
+                field,
+                message,
+                "record it again with `varmor learn`",
+            );
             None
         }
     }

@@ -6,7 +6,8 @@ use super::{
 use crate::abi::MAX_TARGETS;
 use crate::compile::seccomp::{self, Inputs};
 use crate::policy::{
-    DefenseInDepth, Diagnostic, Document, DynamicResult, Enforcers, EnhanceProtect, Policy, PolicyMode, Severity, item,
+    DefenseInDepth, Diagnostic, Document, DynamicResult, Enforcers, EnhanceProtect, Policy, PolicyMode,
+    Severity, item,
 };
 use crate::rules::{RUNTIME_DEFAULT, RUNTIME_DEFAULT_ID};
 
@@ -152,7 +153,8 @@ impl Builder<'_> {
             allow_list::add_empty(self, "spec.policy.mode");
         } else if !self.labels().is_empty() {
             // AppArmor's own log would have to be read; the BPF enforcer sees the same and more.
-            let message = "the mode BehaviorModeling records through the BPF enforcer, which the policy does not name";
+            let message =
+                "the mode BehaviorModeling records through the BPF enforcer, which the policy does not name";
             let help = "add BPF to `enforcer`; the model holds for every enforcer";
             self.report(Severity::Error, "spec.policy.mode", message.to_owned(), help);
         }

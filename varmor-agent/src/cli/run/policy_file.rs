@@ -16,12 +16,7 @@ pub(in crate::cli) fn profile(path: &Path, model: Option<&Path>) -> anyhow::Resu
     profile_of(&path.display().to_string(), &bytes, &facts, model)
 }
 
-fn profile_of(
-    file: &str,
-    bytes: &[u8],
-    facts: &NodeFacts,
-    model: Option<&Path>,
-) -> anyhow::Result<Profile> {
+fn profile_of(file: &str, bytes: &[u8], facts: &NodeFacts, model: Option<&Path>) -> anyhow::Result<Profile> {
     let loaded = policy::load(file, bytes);
     let models = Models::of(&loaded.documents).with(model)?;
     let mut diagnostics = loaded.diagnostics;

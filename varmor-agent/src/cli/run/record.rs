@@ -17,6 +17,7 @@ use super::place::{self, Place};
 use super::supervise::Sink;
 use super::{load_bpf, supervise};
 use crate::enforcer::Enforcer as _;
+use crate::enforcer::bpf::SeenCalls;
 use crate::events::{EventError, Violation};
 
 const POLICY: &str = "apiVersion: crd.varmor.org/v1beta1\nkind: VarmorClusterPolicy\nmetadata: {name: learn}\nspec: \
@@ -34,8 +35,12 @@ pub(in crate::cli) fn record(
     let locked_memory = LockedMemory::of_this_process();
     place::remove_abandoned();
     let mut place = Place::create()?;
-    let mut enforcer = load_bpf(&profile()?, &place)?;
+    let profile = profile()?;
+    let mut enforcer = load_bpf(&profile, &place)?;
     enforcer.record_everything().context("lift the limit of events")?;
+    let calls = enforcer
+        .record_calls(&profile.name)
+        .context("record system calls")?;
     let mut recording = Recording::default();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -51,6 +56,8 @@ pub(in crate::cli) fn record(
     let code = runtime.block_on(supervise::supervise(Some(&mut enforcer), &place, entry, &mut recording))?;
     place.end_processes();
     supervise::take(&mut enforcer, &mut recording).context("read the last events")?;
+    take_calls(&mut recording, calls.seen().context("read the system calls")?);
+    drop(calls);
     for activity in enforcer.activity().context("count what was not recorded")? {
         recording.losses.lost += activity.lost;
         recording.losses.limited += activity.limited;
@@ -62,9 +69,28 @@ pub(in crate::cli) fn record(
 
 fn profile() -> anyhow::Result<Profile> {
     let loaded = policy::load("learn", POLICY.as_bytes());
-    let document = loaded.documents.first().context("the recording's policy is not read")?;
+    let document = loaded
+        .documents
+        .first()
+        .context("the recording's policy is not read")?;
     let built = build(document, &NodeFacts::default());
     built.profile.context("the recording's policy means nothing")
+}
+
+fn take_calls(recording: &mut Recording, seen: SeenCalls) {
+    recording.syscalls.extend(seen.names);
+    for number in seen.unnamed {
+        recording.note(
+            format!("the system call {number}, which libseccomp has no name for"),
+            1,
+        );
+    }
+    if seen.foreign {
+        recording.note(
+            "system calls of another instruction set, or that do not exist".to_owned(),
+            1,
+        );
+    }
 }
 
 impl Sink for Recording {

@@ -17,6 +17,7 @@ mod own;
 mod patch;
 mod pins;
 mod raw;
+mod record;
 mod statistics;
 mod tables;
 pub mod usage;
@@ -45,6 +46,7 @@ use self::names::{Named, Names};
 use self::object::Object;
 use self::pins::Pins;
 use self::raw::Lock;
+pub use self::record::{CallRecorder, SeenCalls};
 pub use self::statistics::{ProgramStatistics, statistics};
 use self::tables::Tables;
 use super::{

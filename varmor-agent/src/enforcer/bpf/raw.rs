@@ -30,8 +30,8 @@ macro_rules! shared {
 }
 
 shared!(
-    Binding, Descriptor, GlobRow, HitKey, Hits, Label, Managed, NetRow, NetTest, Point, PointKey, Recent,
-    SlotCounts, State, Transition, Waiting
+    Binding, Calls, Descriptor, GlobRow, HitKey, Hits, Label, Managed, NetRow, NetTest, Point, PointKey,
+    Recent, SlotCounts, State, Transition, Waiting
 );
 
 /// Deletes an element of a map whose keys are `u32` indexes: aya has no call for arrays of maps.

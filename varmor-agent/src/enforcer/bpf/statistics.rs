@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::super::EnforcerError;
 use super::object::{Object, lsm};
+use super::record;
 
 /// The verifier's statistics about one program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -65,6 +66,21 @@ pub fn statistics() -> Result<Vec<ProgramStatistics>, EnforcerError> {
             .map_or(0, |bytes| u64::from(bytes) / 8);
         all.push(found);
     }
+    let program = record::find(&mut ebpf)?;
+    let log = verifier_log(|| program.load())?;
+    let start = Instant::now();
+    let refused = program.load().err();
+    all.push(ProgramStatistics {
+        program: record::PROGRAM.to_owned(),
+        load_ms: u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
+        refused: refused.map(|error| error.to_string()),
+        size: program
+            .info()
+            .ok()
+            .and_then(|info| info.size_translated())
+            .map_or(0, |bytes| u64::from(bytes) / 8),
+        ..parse(&log)
+    });
     Ok(all)
 }
 

@@ -27,13 +27,22 @@ pub(super) fn add(builder: &mut Builder<'_>, field: &str) {
     push(builder, files, field);
     for (word, object) in objects(seen) {
         match object {
-            Some(object) => builder.push("behaviour-model", field, Verdict::Allow, object, Enforcers::APPARMOR),
+            Some(object) => builder.push(
+                "behaviour-model",
+                field,
+                Verdict::Allow,
+                object,
+                Enforcers::APPARMOR,
+            ),
             None => unknown(builder, field, &word),
         }
     }
     for mount in &seen.mounts {
         // The call is in the model; AppArmor names the target too, which no event has.
-        let message = format!("mounts of `{}` are not allowed by the learned profile", mount.path);
+        let message = format!(
+            "mounts of `{}` are not allowed by the learned profile",
+            mount.path
+        );
         let help = "add a `mount` rule to `appArmorRawRules`";
         builder.report(Severity::Warning, field, message, help);
     }
@@ -47,7 +56,12 @@ fn files(builder: &mut Builder<'_>, seen: &Observations, field: &str) -> Vec<Str
             Err(message) => {
                 let place = item("dynamicResult.appArmor.files", index);
                 let message = format!("the behaviour model cannot be read: {place}: {message}");
-                builder.report(Severity::Error, field, message, "record it again with `varmor learn`");
+                builder.report(
+                    Severity::Error,
+                    field,
+                    message,
+                    "record it again with `varmor learn`",
+                );
             }
         }
     }
@@ -61,7 +75,12 @@ fn files(builder: &mut Builder<'_>, seen: &Observations, field: &str) -> Vec<Str
             Ok(lines) => statements.extend(lines),
             Err(message) => {
                 let message = format!("the behaviour model cannot be read: executions: {message}");
-                builder.report(Severity::Error, field, message, "record it again with `varmor learn`");
+                builder.report(
+                    Severity::Error,
+                    field,
+                    message,
+                    "record it again with `varmor learn`",
+                );
             }
         }
     }
@@ -71,7 +90,11 @@ fn files(builder: &mut Builder<'_>, seen: &Observations, field: &str) -> Vec<Str
 /// The statements about a file, in canonical spelling.
 fn lines(file: &ObservedFile, more: &str) -> Result<Vec<String>, String> {
     let pattern = Pattern::parse(&file.path).map_err(|error| format!("`{}`: {error}", file.path))?;
-    if let Some(strange) = file.permissions.iter().find(|word| !LETTERS.contains(&word.as_str())) {
+    if let Some(strange) = file
+        .permissions
+        .iter()
+        .find(|word| !LETTERS.contains(&word.as_str()))
+    {
         return Err(format!("`{strange}` is no permission"));
     }
     // The parser takes `a` and `w` in one rule for a mistake.
@@ -83,7 +106,9 @@ fn lines(file: &ObservedFile, more: &str) -> Result<Vec<String>, String> {
         .collect();
     let owner = if file.owner { "owner " } else { "" };
     let paths = glob::paths(&pattern).into_iter();
-    Ok(paths.map(|path| format!("{owner}{path} {letters}{more},")).collect())
+    Ok(paths
+        .map(|path| format!("{owner}{path} {letters}{more},"))
+        .collect())
 }
 
 fn objects(seen: &Observations) -> Vec<(String, Option<Object>)> {
@@ -107,7 +132,11 @@ fn objects(seen: &Observations) -> Vec<(String, Option<Object>)> {
     let ptraces = seen.ptraces.iter().map(|ptrace| {
         let mut permissions = ptrace.permissions.iter();
         let access = permissions.try_fold(0, |all, word| Some(all | words::ptrace_permission(word)?));
-        let scope = if ptrace.external { PtraceScope::All } else { PtraceScope::Inside };
+        let scope = if ptrace.external {
+            PtraceScope::All
+        } else {
+            PtraceScope::Inside
+        };
         let object = access.map(|access| {
             Object::Ptrace(PtraceRule {
                 access: PtraceAccess(access),
@@ -121,5 +150,10 @@ fn objects(seen: &Observations) -> Vec<(String, Option<Object>)> {
 
 fn unknown(builder: &mut Builder<'_>, field: &str, word: &str) {
     let message = format!("the behaviour model cannot be read: `{word}` is not known");
-    builder.report(Severity::Error, field, message, "record it again with `varmor learn`");
+    builder.report(
+        Severity::Error,
+        field,
+        message,
+        "record it again with `varmor learn`",
+    );
 }

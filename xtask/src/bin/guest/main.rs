@@ -14,6 +14,7 @@ mod life;
 mod limits;
 mod line;
 mod rules;
+mod model;
 mod suites;
 
 use std::process::ExitCode;
@@ -48,6 +49,8 @@ enum Command {
     Battery(battery::Args),
     /// Tries every built-in rule on every enforcer that holds it, each in a container of its own
     Rules(rules::Args),
+    /// Records a service and holds it to what was learned of it
+    Model(model::Args),
     /// Does nothing until it is killed (the first process of the demo's containers)
     Wait,
 }
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::command(&args),
         Command::Battery(args) => battery::command(&args),
         Command::Rules(args) => rules::command(&args),
+        Command::Model(args) => model::command(&args),
         Command::Wait => loop {
             std::thread::park();
         },
