@@ -171,8 +171,8 @@ fn describe(model: &ArmorProfileModel) -> String {
     for made in &learning.generalisations {
         let _ = writeln!(
             text,
-            "  {}\n    from {} different ones, such as {}: {}",
-            made.to, made.examples, made.from, made.why
+            "  {}\n    {}, seen in {} forms: {}",
+            made.to, made.from, made.examples, made.why
         );
     }
     for held_out in &learning.held_out {

@@ -209,7 +209,8 @@ fn mount_flags(mounted: &Mounted) -> Vec<String> {
 }
 
 /// What `AppArmor` needs for the same files, in its letters: it asks for reading where a name is changed, for the
-/// loader's mappings, for locks, and for the link that gives a file another name.
+/// loader's mappings, for locks, and for the link that gives a file another name. A log that is opened with `O_CREAT`
+/// needs the right to create it, and only that of writing (`w`) includes it, not that of appending (`a`).
 #[must_use]
 pub fn app_armor_files(behaviour: &Behaviour) -> Vec<ObservedFile> {
     let files = behaviour.files.iter().map(|(pattern, seen)| {
@@ -217,8 +218,7 @@ pub fn app_armor_files(behaviour: &Behaviour) -> Vec<ObservedFile> {
         let writes = has(PERM_WRITE);
         let letters = [
             (has(PERM_READ) || seen.program || (writes && seen.renamed), "r"),
-            (writes, "w"),
-            (has(PERM_APPEND) && !writes, "a"),
+            (writes || has(PERM_APPEND), "w"),
             (writes, "l"),
             (has(PERM_READ) || writes || has(PERM_APPEND), "k"),
             (has(PERM_EXEC), "m"),

@@ -131,8 +131,15 @@ fn socket((domain, kind, protocol): &(u32, u32, u32)) -> Option<ObservedSocket> 
     Some(ObservedSocket {
         domain: words::domain_word(*domain)?.to_owned(),
         kind: type_word(*kind)?,
-        protocol: protocol.to_string(),
+        protocol: protocol_word(*protocol),
     })
+}
+
+/// The word of a protocol, or its number.
+fn protocol_word(number: u32) -> String {
+    let mut names = words::protocol_names();
+    let word = names.find(|name| words::protocols(name).is_some_and(|known| known.first() == Some(&number)));
+    word.map_or_else(|| number.to_string(), str::to_owned)
 }
 
 fn peers(peers: &BTreeSet<Peer>) -> Vec<ObservedEgress> {

@@ -6,7 +6,10 @@ use super::format::dynamic_result;
 use super::held_out::judge;
 use super::{Behaviour, HoldOut, Recording, Settings, generalise, held_out};
 use crate::analysis::{Operation, Outcome};
+use crate::compile::apparmor::{self, Features};
+use crate::compile::seccomp::Inputs;
 use crate::policy::Generalisation;
+use crate::profile::{NodeFacts, build_with};
 
 /// A line of `violations.log` of the second `time`.
 fn line(hook: &str, event: &str, time: u64) -> String {
@@ -128,6 +131,43 @@ fn a_model_comes_back_from_its_format_and_means_the_same() {
     let rules = |behaviour: &Behaviour| super::custom_profile(behaviour);
     assert_eq!(rules(&read), rules(&behaviour));
     assert_eq!(generalise(&read, &Settings::default()).0.files, read.files);
+}
+
+#[test]
+fn app_armor_gets_its_own_letters_and_statements() {
+    let (behaviour, _) = learned(&recorded(&service()));
+    let results = dynamic_result(&behaviour, "varmor-cluster-varmor-learned");
+    let text = super::format::POLICY
+        .replace("enforcer: BPF", "enforcer: AppArmor")
+        .replace("{bpf:", "{appArmor:");
+    let loaded = crate::policy::load("p.yaml", text.as_bytes());
+    let inputs = Inputs {
+        model: Some(&results),
+        ..Inputs::default()
+    };
+    let built = build_with(&loaded.documents[0], &NodeFacts::default(), inputs);
+    // Mounts are in no event as AppArmor would need them.
+    assert_eq!(built.diagnostics.len(), 3, "{:?}", built.diagnostics);
+    let profile = built.profile.expect("a profile");
+    let text = apparmor::compile(&profile, Features::COMMON)
+        .expect("it compiles")
+        .expect("it is named")
+        .text;
+    for line in [
+        r#""/usr/sbin/nginx{,/}" rmix,"#,
+        r#""/usr/lib/x86_64-linux-gnu/libssl.so.[0-9]*{,/}" m,"#,
+        r#""/var/log/nginx/access.log{,/}" wk,"#,
+        r#""/proc/[0-9]*/stat{,/}" rk,"#,
+        r#""/var/lib/app/\[state\]{,/}" rwlk,"#,
+        "capability net_bind_service,",
+        "network inet stream,",
+    ] {
+        assert!(text.lines().any(|one| one.trim() == line), "{line}\n{text}");
+    }
+    assert!(
+        !text.contains("/etc/shadow") && !text.contains("network inet raw"),
+        "{text}"
+    );
 }
 
 #[test]
