@@ -88,6 +88,59 @@ fn every_command_answers_with_its_exit_code() {
 }
 
 #[test]
+fn what_is_learned_from_a_log_is_a_policy_for_every_enforcer() {
+    const SEEN: &str = r#"{"enforcer":"BPF","action":"ALLOWED","profileName":"p","ruleID":"default-deny","hook":"exec","executable":"/app","eventTime":1,"count":1,"event":{"operation":"Bprm","permissions":["exec"],"path":"/app"}}"#;
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let run = |words: &[&str]| {
+        let cli = Cli::try_parse_from(std::iter::once("varmor").chain(words.iter().copied()));
+        format!(
+            "{:?}",
+            cli.unwrap_or_else(|error| panic!("{words:?}: {error}")).run()
+        )
+    };
+    let code = |number: u8| format!("{:?}", ExitCode::from(number));
+    let (events, model, policy_file) = (path("violations.log"), path("model.yaml"), path("policy.yaml"));
+    fs::write(&events, format!("{SEEN}\n")).unwrap();
+    let learn = ["learn", "--events", &events, "--out", &model, "--name", "web"];
+    assert_eq!(run(&learn), code(0));
+    assert_eq!(run(&[&learn[..], &["--output", "json"]].concat()), code(0));
+    assert_eq!(
+        run(&[&learn[..], &["--profile", "other"]].concat()),
+        code(1),
+        "nothing is recorded of it"
+    );
+    assert_eq!(run(&["model", "show", &model]), code(0));
+    assert_eq!(run(&["model", "show", &model, "--output", "json"]), code(0));
+    assert_eq!(run(&["model", "show", &events]), code(1));
+    assert_eq!(
+        run(&["model", "policy", &model, "--enforcer", "AppArmorBPF"]),
+        code(0)
+    );
+    assert_eq!(run(&["model", "policy", &model, "--target", "web"]), code(1));
+    let defense = "enforcer: AppArmorBPF, mode: DefenseInDepth, defenseInDepth: {bpf: {profileType: BehaviorModel}, \
+                   appArmor: {profileType: BehaviorModel}}";
+    fs::write(&policy_file, policy(defense)).unwrap();
+    for enforcer in ["bpf", "apparmor"] {
+        let compile = ["compile", &policy_file, "--enforcer", enforcer];
+        assert_eq!(run(&compile), code(1), "there is no model");
+        assert_eq!(run(&[&compile[..], &["--model", &model]].concat()), code(0));
+    }
+    let both = format!("{}---\n{}", policy(defense), fs::read_to_string(&model).unwrap());
+    fs::write(&policy_file, both).unwrap();
+    assert_eq!(run(&["check", &policy_file]), code(0));
+    assert_eq!(
+        run(&["explain", &policy_file, "--operation", "exec /app"]),
+        code(0)
+    );
+    assert_eq!(
+        run(&["simulate", &policy_file, "--events", &events]),
+        code(0),
+        "what was seen stays allowed"
+    );
+}
+
+#[test]
 fn an_operation_that_is_none_is_refused_before_anything_is_read() {
     let error = Cli::try_parse_from(["varmor", "explain", "x.yaml", "--operation", "opne r /x"]).unwrap_err();
     assert!(error.to_string().contains("did you mean `open`?"), "{error}");

@@ -59,6 +59,7 @@ pub fn generalise(seen: &Behaviour, settings: &Settings) -> (Behaviour, Vec<Gene
     (general, said)
 }
 
+#[derive(Default)]
 struct Entry {
     seen: FileUse,
     why: BTreeSet<Why>,
@@ -66,34 +67,46 @@ struct Entry {
 
 struct Files {
     entries: BTreeMap<Names, Entry>,
-    /// Paths that are executed, and paths that are written, as they were given.
-    executed: Vec<String>,
-    written: Vec<String>,
+    /// Entries that are executed, and entries that are written.
+    executed: BTreeSet<Names>,
+    written: BTreeSet<Names>,
 }
+
+/// A folder with all that is below.
+const TREE: &str = "{,/**}";
+const WRITTEN: u32 = PERM_WRITE | PERM_APPEND;
 
 impl Files {
     fn new(behaviour: &Behaviour) -> Self {
-        let with = |access: u32| {
-            let files = behaviour
-                .files
-                .iter()
-                .filter(|(_, seen)| seen.access & access != 0);
-            files
-                .map(|(pattern, _)| plain(&Names::of_pattern(pattern)))
-                .collect()
+        let mut files = Self {
+            entries: BTreeMap::new(),
+            executed: BTreeSet::new(),
+            written: BTreeSet::new(),
         };
-        let entries = behaviour.files.iter().map(|(pattern, seen)| {
+        for (pattern, seen) in &behaviour.files {
             let entry = Entry {
                 seen: seen.clone(),
                 why: BTreeSet::new(),
             };
-            (Names::of_pattern(pattern), entry)
-        });
-        Self {
-            entries: entries.collect(),
-            executed: with(PERM_EXEC),
-            written: with(PERM_WRITE | PERM_APPEND),
+            files.put(Names::of_pattern(pattern), entry);
         }
+        files
+    }
+
+    fn put(&mut self, names: Names, entry: Entry) {
+        if entry.seen.access & PERM_EXEC != 0 {
+            self.executed.insert(names.clone());
+        }
+        if entry.seen.access & WRITTEN != 0 {
+            self.written.insert(names.clone());
+        }
+        self.entries.insert(names, entry);
+    }
+
+    fn take(&mut self, names: &Names) -> Option<Entry> {
+        self.executed.remove(names);
+        self.written.remove(names);
+        self.entries.remove(names)
     }
 
     /// Who moved a folder needs everything below it.
@@ -106,19 +119,18 @@ impl Files {
         for names in moved {
             let mut tree = names.clone();
             if let Some(last) = tree.0.last_mut() {
-                *last = Name::Pattern(format!("{}{{,/**}}", last.text()));
+                *last = Name::Pattern(format!("{}{TREE}", last.text()));
             }
-            let text = tree.to_string();
-            if names.0.is_empty() || self.is_too_wide(&text, PERM_WRITE, &names) {
-                unhandled.insert(format!("moving or replacing the folder {names}"));
+            if names.0.is_empty() || self.is_too_wide(&tree, PERM_WRITE, &names) {
+                unhandled.insert(format!("moving or replacing the folder {}", plain(&names)));
             } else {
                 self.merge([names.clone()], &tree, Why::Tree);
             }
-            if let Some(entry) = self.entries.get_mut(&names) {
-                entry.seen.access &= RULED;
-            }
-            if let Some(entry) = self.entries.get_mut(&tree) {
-                entry.seen.access = (entry.seen.access | PERM_WRITE) & RULED;
+            for (one, more) in [(names, 0), (tree, PERM_WRITE)] {
+                if let Some(mut entry) = self.take(&one) {
+                    entry.seen.access = (entry.seen.access | more) & RULED;
+                    self.put(one, entry);
+                }
             }
         }
     }
@@ -204,7 +216,7 @@ impl Files {
         general.0[index] = Name::Pattern(text);
         if members
             .iter()
-            .any(|member| self.is_too_wide(&general.to_string(), access, member))
+            .any(|member| self.is_too_wide(&general, access, member))
         {
             return false;
         }
@@ -212,31 +224,30 @@ impl Files {
         true
     }
 
-    fn is_too_wide(&self, pattern: &str, access: u32, names: &Names) -> bool {
-        let covers = |paths: &[String], own: &[String]| {
-            let mut others = paths.iter().filter(|path| !own.contains(path));
-            others.any(|path| reference::matches(pattern, path.as_bytes()))
+    /// Whether the pattern gives away a secret, or lets somebody write what is executed.
+    fn is_too_wide(&self, general: &Names, access: u32, names: &Names) -> bool {
+        let own = plain(names);
+        let meets = |others: &BTreeSet<Names>, but: Option<&Names>| {
+            let mut others = others.iter().filter(|other| Some(*other) != but);
+            others.any(|other| may_meet(general, other))
         };
-        let own = [plain(names)];
-        sensitive::gives_away(pattern, &|secret| own[0] == secret)
-            || (access & (PERM_WRITE | PERM_APPEND) != 0 && covers(&self.executed, &[]))
-            || (access & PERM_EXEC != 0 && covers(&self.written, &own))
+        sensitive::gives_away(&general.to_string(), &|secret| own == secret)
+            || (access & WRITTEN != 0 && meets(&self.executed, None))
+            || (access & PERM_EXEC != 0 && meets(&self.written, Some(names)))
     }
 
     fn merge(&mut self, members: impl IntoIterator<Item = Names>, general: &Names, why: Why) {
         for member in members {
-            let Some(old) = self.entries.remove(&member) else {
+            let Some(old) = self.take(&member) else {
                 continue;
             };
             let example = old.seen.example.clone().unwrap_or_else(|| plain(&member));
-            let entry = self.entries.entry(general.clone()).or_insert_with(|| Entry {
-                seen: FileUse::default(),
-                why: BTreeSet::new(),
-            });
+            let mut entry = self.take(general).unwrap_or_default();
             entry.seen.join(&old.seen);
             entry.seen.example.get_or_insert(example);
             entry.why.extend(old.why);
             entry.why.insert(why);
+            self.put(general.clone(), entry);
         }
     }
 
@@ -252,9 +263,7 @@ impl Files {
             });
             let covered: Vec<Names> = covered.map(|(names, _)| names.clone()).collect();
             for names in covered {
-                if let (Some(old), Some(entry)) =
-                    (self.entries.remove(&names), self.entries.get_mut(&pattern))
-                {
+                if let (Some(old), Some(entry)) = (self.take(&names), self.entries.get_mut(&pattern)) {
                     entry.seen.join(&old.seen);
                 }
             }
@@ -350,6 +359,39 @@ fn matches(pattern: &Names, names: &Names) -> bool {
                 }
                 (pattern, name) => pattern == name,
             })
+}
+
+/// Whether a path may match both. Of two patterns nobody knows, so it is assumed.
+fn may_meet(one: &Names, other: &Names) -> bool {
+    for (first, second) in one.0.iter().zip(&other.0) {
+        let bases = (base(first), base(second));
+        let is_tree = bases.0.is_some() || bases.1.is_some();
+        let (first, second) = (
+            bases.0.as_ref().unwrap_or(first),
+            bases.1.as_ref().unwrap_or(second),
+        );
+        let meet = match (first, second) {
+            (Name::Exact(first), Name::Exact(second)) => first == second,
+            (Name::Pattern(pattern), Name::Exact(name)) | (Name::Exact(name), Name::Pattern(pattern)) => {
+                reference::matches(&format!("/{pattern}"), format!("/{name}").as_bytes())
+            }
+            (Name::Pattern(_), Name::Pattern(_)) => true,
+        };
+        if !meet || is_tree {
+            return meet;
+        }
+    }
+    one.0.len() == other.0.len()
+}
+
+/// The folder of a tree.
+fn base(name: &Name) -> Option<Name> {
+    match name {
+        Name::Pattern(text) => Names::of_pattern(&format!("/{}", text.strip_suffix(TREE)?))
+            .0
+            .pop(),
+        Name::Exact(_) => None,
+    }
 }
 
 fn ports(

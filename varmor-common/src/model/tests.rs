@@ -300,7 +300,7 @@ fn name() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
     fn whatever_is_recorded_stays_allowed_and_twice_is_once(

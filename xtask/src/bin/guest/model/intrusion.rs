@@ -1,16 +1,17 @@
 //! An attacker in the service's place: another program under its name, so that every rule about the service is about it.
 
 use std::{
+    fs,
     net::{Ipv4Addr, TcpListener},
     process::{Child, Command, Stdio},
 };
 
 use anyhow::{Context, Result, ensure};
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use super::{VARMOR, service::NGINX};
 
 const INTRUDER: &str = "/varmor-intruder";
+const ASIDE: &str = "/usr/sbin/nginx.aside";
 
 /// Attacks and what came of them: `works`, `denied`, or why it says nothing.
 pub(super) type Outcomes = Vec<(String, String)>;
@@ -32,14 +33,8 @@ impl Scene {
             victim,
             _listener: listener,
         };
-        mount(
-            Some(INTRUDER),
-            NGINX,
-            None::<&str>,
-            MsFlags::MS_BIND,
-            None::<&str>,
-        )
-        .context("put the intruder into the service's place")?;
+        fs::rename(NGINX, ASIDE).context("put the service aside")?;
+        fs::copy(INTRUDER, NGINX).context("put the intruder into the service's place")?;
         Ok(scene)
     }
 
@@ -66,8 +61,8 @@ impl Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        // Either may be gone already.
-        let _ = umount2(NGINX, MntFlags::MNT_DETACH);
+        // Without the service the next case fails by itself.
+        let _ = fs::rename(ASIDE, NGINX);
         let _ = self.victim.kill();
         let _ = self.victim.wait();
     }
