@@ -146,7 +146,7 @@ impl Files {
                 let Some((text, why)) = names::pattern(&names, index, true) else {
                     continue;
                 };
-                if self.try_merge(&[names.clone()], index, text, why, access) {
+                if self.try_merge(std::slice::from_ref(&names), index, text, why, access) {
                     changed = true;
                     break;
                 }

@@ -96,13 +96,13 @@ pub(super) fn is_kept(names: &Names, index: usize) -> bool {
     if above.iter().any(|name| NAMES.contains(name)) {
         return true;
     }
-    let folder = |folder: &&str| {
+    let folder = |folder: &str| {
         let folder: Vec<&str> = folder.split('/').skip(1).collect();
         above.starts_with(&folder)
     };
     // Terminals and shared memory are no devices of the machine.
     let free = above.len() >= 2 && above[0] == "dev" && matches!(above[1], "pts" | "shm");
-    !free && FOLDERS.iter().any(|one| folder(&one))
+    !free && FOLDERS.iter().any(|one| folder(one))
 }
 
 /// Whether many names in this folder may become one pattern.

@@ -93,7 +93,7 @@ pub(super) fn benign(launch: &Launch) -> Result<Seen> {
     }
     let ended = child.wait().context("wait for the service")?;
     let said = fs::read_to_string(log).unwrap_or_default();
-    let (wrong, _) = outcome.with_context(|| format!("{ended}; it said {said}"))?;
+    let wrong = outcome.with_context(|| format!("{ended}; it said {said}"))?;
     Ok(Seen {
         wrong,
         exit: ended.code(),
@@ -126,7 +126,7 @@ fn start(launch: &Launch, log: &str) -> Result<Child> {
         .context("start the service")
 }
 
-fn work(child: &mut Child) -> Result<(Vec<String>, ())> {
+fn work(child: &mut Child) -> Result<Vec<String>> {
     await_service(child)?;
     let mut wrong = Vec::new();
     // Several rounds, so that what happens often is told from what happens once.
@@ -152,7 +152,7 @@ fn work(child: &mut Child) -> Result<(Vec<String>, ())> {
         ensure!(start.elapsed() < PATIENCE, "it did not end");
         sleep(Duration::from_millis(200));
     }
-    Ok((wrong, ()))
+    Ok(wrong)
 }
 
 fn await_service(child: &mut Child) -> Result<()> {
