@@ -51,6 +51,9 @@ pub(super) struct Arguments {
     command: Vec<OsString>,
 }
 
+/// What a log does not say about itself.
+const NOT_IN_A_LOG: &str = "system calls, and events that the agent could not write: `varmor status` counts those";
+
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let (recording, code) = match &arguments.events {
         Some(path) => (read(path, arguments.profile.as_deref())?, ExitCode::SUCCESS),
@@ -85,6 +88,9 @@ fn read(path: &Path, profile: Option<&str>) -> anyhow::Result<Recording> {
         recording
             .add(&line)
             .with_context(|| format!("line {number} of {name}"))?;
+    }
+    if !recording.is_empty() {
+        recording.note(NOT_IN_A_LOG.to_owned(), 0);
     }
     Ok(recording)
 }

@@ -90,7 +90,7 @@ impl Recording {
         *seen.entry(recorded.time / SECOND).or_default() += recorded.count;
     }
 
-    /// Something happened that no operation stands for.
+    /// Something happened that no operation stands for; with 0 events, nobody knows how often.
     pub fn note(&mut self, what: String, count: u64) {
         *self.unhandled.entry(what).or_default() += count;
     }
@@ -111,9 +111,10 @@ impl Recording {
     }
 
     pub(super) fn unhandled(&self) -> impl Iterator<Item = String> {
-        self.unhandled
-            .iter()
-            .map(|(what, count)| format!("{what} ({count} events)"))
+        self.unhandled.iter().map(|(what, count)| match count {
+            0 => what.clone(),
+            _ => format!("{what} ({count} events)"),
+        })
     }
 
     #[must_use]

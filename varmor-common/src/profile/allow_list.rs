@@ -27,7 +27,9 @@ pub(super) fn add(builder: &mut Builder<'_>, defense: Option<&DefenseInDepth>) {
     raw::add(builder, &custom.rules, &field);
     capabilities(builder, &custom, &format!("{field}.capabilities"));
     builder.allow_list = false;
-    warn_of_standstill(builder, &field);
+    if bpf.profile_type == ProfileType::Custom {
+        warn_of_standstill(builder, &field);
+    }
 }
 
 /// An allow-list that allows nothing, asked for at `field`.
