@@ -52,7 +52,8 @@ pub(super) struct Arguments {
 }
 
 /// What a log does not say about itself.
-const NOT_IN_A_LOG: &str = "system calls, and events that the agent could not write: `varmor status` counts those";
+const NOT_IN_A_LOG: &str =
+    "system calls, and events that the agent could not write: `varmor status` counts those";
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let (recording, code) = match &arguments.events {
