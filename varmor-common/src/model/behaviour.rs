@@ -81,14 +81,25 @@ impl Behaviour {
         behaviour
     }
 
+    fn file(&mut self, path: &str) -> &mut FileUse {
+        let seen = self.files.entry(Names::of_path(path).to_string()).or_default();
+        seen.examples = 1;
+        seen
+    }
+
     fn take(&mut self, recording: &Recording, operation: &Operation) {
         match operation {
-            Operation::File { path, access } => {
-                let seen = self.files.entry(Names::of_path(path).to_string()).or_default();
-                seen.access |= access;
+            // Where an object gets another name the kernel names every right, and an allow-list need not give all.
+            Operation::File { path, access, within } => {
+                let seen = self.file(path);
+                seen.access |= access & within;
                 seen.program |= recording.is_program(path);
                 seen.renamed |= recording.is_renamed(path);
-                seen.examples = 1;
+            }
+            Operation::Rename { from, to } => {
+                let old = self.file(from);
+                (old.access, old.renamed) = (old.access | PERM_READ | PERM_WRITE, true);
+                self.file(to).access |= PERM_WRITE;
             }
             Operation::Connect(ip, port) => {
                 self.connects.insert((Some(*ip), Some(*port)));

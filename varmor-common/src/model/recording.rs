@@ -43,7 +43,7 @@ impl Recording {
     /// Takes one line of `violations.log`; whether it is an event that counts here. Only a line that is no event at
     /// all is an error.
     pub fn add(&mut self, line: &str) -> Result<bool, Unusable> {
-        match Recorded::parse(line) {
+        match Recorded::of_recording(line) {
             Ok(recorded) if recorded.denied => {
                 // It did not happen, so it is not known what would have followed.
                 self.note(format!("refused by {}: {}", recorded.rule, recorded.operation), 1);
@@ -62,7 +62,7 @@ impl Recording {
     }
 
     fn record(&mut self, recorded: Recorded) {
-        if let Operation::File { path, access } = &recorded.operation {
+        if let Operation::File { path, access, .. } = &recorded.operation {
             // In events control characters and bytes that are no text are spelled out, and so the name is not known.
             if path.contains('\\') {
                 return self.note(

@@ -250,6 +250,25 @@ fn many_ports_of_one_address_are_every_port_and_many_addresses_stay() {
 }
 
 #[test]
+fn giving_a_file_another_name_gives_no_right_to_run_it() {
+    let old = r#"{"operation":"File","permissions":["read","write","append","exec"],"path":"/data/new"}"#;
+    let lines = [
+        ("rename", old.to_owned()),
+        ("rename", file("/data/current", "write")),
+    ];
+    let (behaviour, _) = learned(&recorded(&lines));
+    for (words, expected) in [
+        ("rename /data/new -> /data/current", Outcome::Allowed),
+        ("rename /data/new -> /data/other", Outcome::Denied),
+        ("rename /data/other -> /data/current", Outcome::Denied),
+        ("exec /data/new", Outcome::Denied),
+        ("exec /data/current", Outcome::Denied),
+    ] {
+        assert_eq!(outcome(&behaviour, words), expected, "{words}");
+    }
+}
+
+#[test]
 fn what_did_not_happen_or_cannot_be_allowed_is_noted() {
     let mut recording = Recording::default();
     let refused = line("open", &file("/etc/shadow", "read"), 1).replace("ALLOWED", "DENIED");

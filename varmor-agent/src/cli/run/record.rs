@@ -53,7 +53,12 @@ pub(in crate::cli) fn record(
         command,
         limit,
     };
-    let code = runtime.block_on(supervise::supervise(Some(&mut enforcer), &place, entry, &mut recording))?;
+    let code = runtime.block_on(supervise::supervise(
+        Some(&mut enforcer),
+        &place,
+        entry,
+        &mut recording,
+    ))?;
     place.end_processes();
     supervise::take(&mut enforcer, &mut recording).context("read the last events")?;
     take_calls(&mut recording, calls.seen().context("read the system calls")?);
@@ -134,7 +139,10 @@ mod tests {
         let violation = Violation::new(event, Resolution::default(), None, &Node::default(), 1, now);
         recording.event(Ok(violation)).unwrap();
         recording.event(Err(EventError::Kind(99))).unwrap();
-        let seen: Vec<String> = recording.operations().map(|(operation, _)| operation.to_string()).collect();
+        let seen: Vec<String> = recording
+            .operations()
+            .map(|(operation, _)| operation.to_string())
+            .collect();
         assert_eq!(seen, ["open r /etc/passwd"]);
         assert_eq!(recording.losses.unreadable, 1);
     }

@@ -13,8 +13,8 @@ mod enforce;
 mod life;
 mod limits;
 mod line;
-mod rules;
 mod model;
+mod rules;
 mod suites;
 
 use std::process::ExitCode;
