@@ -49,7 +49,7 @@ enum Suite {
     AppArmor,
     /// `explain`, `simulate` and `diff` against the kernel on generated operations, in guests [default: 6.12]
     Agree,
-    /// Every built-in rule on each enforcer that holds it, in containers [default: 6.12]
+    /// Every built-in rule on each enforcer that holds it, in containers [default: 6.1]
     Rules,
     /// Instructions of an open under few and many rules, counted in a guest
     Cost,
@@ -106,7 +106,7 @@ pub(crate) fn command(args: &Args) -> ExitCode {
             Suite::AppArmor => apparmor(&kernels),
             Suite::Agree if args.kernel.is_empty() => agree(&[Series::V6_12]),
             Suite::Agree => agree(&kernels),
-            Suite::Rules if args.kernel.is_empty() => rules(&[Series::V6_12]),
+            Suite::Rules if args.kernel.is_empty() => rules(&[Series::V6_1]),
             Suite::Rules => rules(&kernels),
             Suite::Cost => cost(),
             // Short of a request for others, one kernel: the programs' life depends little on it.
