@@ -191,11 +191,10 @@ pub(super) fn simulate(
             format!("simulate flips {flip}, of {event}")
         })
         .collect();
-    // What cannot be judged stays refused; rules refuse nothing.
-    let refused = events
-        .lines()
-        .find(|line| line.contains(r#""action":"DENIED""#) && !line.contains(r#""fault":"#));
-    if let Some(line) = refused.filter(|_| is_softened) {
+    let found = |part: &str| events.lines().find(|line| line.contains(part));
+    if let Some(line) = found(r#""fault":"#) {
+        wrong.push(format!("something could not be judged: {line}"));
+    } else if let Some(line) = found(r#""action":"DENIED""#).filter(|_| is_softened) {
         wrong.push(format!(
             "a policy that allows violations refused something: {line}"
         ));
