@@ -49,7 +49,7 @@ enum Suite {
     AppArmor,
     /// `explain`, `simulate` and `diff` against the kernel on generated operations, in guests [default: 6.12]
     Agree,
-    /// Every built-in rule on each enforcer that holds it, in containers [default: 6.12]
+    /// Every built-in rule on each enforcer that holds it, in containers [default: 6.1]
     Rules,
     /// A service is recorded and held to what was learned of it, in a guest [default: 6.12]
     Model,
@@ -108,7 +108,7 @@ pub(crate) fn command(args: &Args) -> ExitCode {
             Suite::AppArmor => apparmor(&kernels),
             Suite::Agree if args.kernel.is_empty() => agree(&[Series::V6_12]),
             Suite::Agree => agree(&kernels),
-            Suite::Rules if args.kernel.is_empty() => rules(&[Series::V6_12]),
+            Suite::Rules if args.kernel.is_empty() => rules(&[Series::V6_1]),
             Suite::Rules => rules(&kernels),
             Suite::Model if args.kernel.is_empty() => model(&[Series::V6_12]),
             Suite::Model => model(&kernels),
