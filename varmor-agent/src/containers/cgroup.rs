@@ -138,7 +138,7 @@ pub fn own_pod(hierarchy: &Hierarchy, nests: &BTreeSet<CgroupId>) -> Result<Opti
 }
 
 /// Whether one of the cgroups in which a process is, from the root down, is named after one of these containers.
-pub fn names_one_of<'a>(pid: u32, containers: &'a BTreeSet<String>) -> Result<Option<&'a str>, CgroupError> {
+pub fn names_one_of(pid: u32, containers: &BTreeSet<String>) -> Result<Option<&str>, CgroupError> {
     let path = process_path(pid)?;
     let directories: Vec<&str> = path.split('/').collect();
     Ok(containers

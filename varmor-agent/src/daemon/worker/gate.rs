@@ -105,7 +105,7 @@ impl Worker {
                                 process,
                                 cgroup = start.cgroup,
                                 "a container waits for its policy and does not run yet"
-                            )
+                            );
                         });
                     }
                     continue;
@@ -147,10 +147,9 @@ impl Worker {
         if self.listing.taken.is_none_or(|taken| taken.into_std() < noticed) {
             return Answer::Wait;
         }
-        let named = match names_one_of(process, &self.listing.records) {
-            Ok(named) => named,
+        let Ok(named) = names_one_of(process, &self.listing.records) else {
             // It is dead: there is nobody to wait for.
-            Err(_) => return Answer::Bound,
+            return Answer::Bound;
         };
         let container = containers
             .iter()

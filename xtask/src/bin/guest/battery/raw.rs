@@ -182,7 +182,7 @@ pub(super) fn fchmod_32(file: impl AsFd, mode: u32) -> nix::Result<()> {
         );
     }
     // The 32-bit convention returns 32 bits.
-    let result = i32::try_from(result & 0xffff_ffff).unwrap_or_else(|_| (result as u32).cast_signed());
+    let result = u32::try_from(result & 0xffff_ffff).unwrap_or(0).cast_signed();
     if (-4095..0).contains(&result) {
         Err(Errno::from_raw(-result))
     } else {

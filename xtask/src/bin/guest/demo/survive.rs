@@ -97,35 +97,7 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
         );
         Ok(())
     });
-    fs::write(args.policies.join("starts.yaml"), starts::POLICY)?;
-    wait("the agent has read the policy of the starts", || {
-        Ok(state_of("starts.yaml")?.contains("ok"))
-    })?;
-    good &= say(
-        "ten containers are protected from their first instruction on",
-        || starts::with_agent(10),
-    );
-    drop(agent);
-    let mut agent = None;
-    good &= say(
-        "a container that starts while the agent is away waits for it",
-        || {
-            agent = Some(starts::while_away(|| start(args))?);
-            Ok(())
-        },
-    );
-    drop(agent.take());
-    good &= say("without an agent no container starts", starts::without_agent);
-    let agent = start(args)?;
-    good &= say(
-        "with an agent they start again, and the refusals are in the log",
-        || {
-            starts::with_agent(1)?;
-            wait("both refusals are in the log", || {
-                Ok(starts::refusals(VIOLATIONS)? >= 2)
-            })
-        },
-    );
+    let agent = first_instructions(args, agent, &mut good)?;
     let policy = args.policies.join("demo.yaml");
     let text = fs::read_to_string(&policy)?;
     good &= say(
@@ -165,6 +137,40 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// What containers get done in their first instructions, with the agent there, away and gone.
+fn first_instructions(args: &Args, agent: Agent, good: &mut bool) -> Result<Agent> {
+    fs::write(args.policies.join("starts.yaml"), starts::POLICY)?;
+    wait("the agent has read the policy of the starts", || {
+        Ok(state_of("starts.yaml")?.contains("ok"))
+    })?;
+    *good &= say(
+        "ten containers are protected from their first instruction on",
+        || starts::with_agent(10),
+    );
+    drop(agent);
+    let mut agent = None;
+    *good &= say(
+        "a container that starts while the agent is away waits for it",
+        || {
+            agent = Some(starts::while_away(|| start(args))?);
+            Ok(())
+        },
+    );
+    drop(agent.take());
+    *good &= say("without an agent no container starts", starts::without_agent);
+    let agent = start(args)?;
+    *good &= say(
+        "with an agent they start again, and the refusals are in the log",
+        || {
+            starts::with_agent(1)?;
+            wait("both refusals are in the log", || {
+                Ok(starts::refusals(VIOLATIONS)? >= 2)
+            })
+        },
+    );
+    Ok(agent)
 }
 
 fn start(args: &Args) -> Result<Agent> {
