@@ -5,11 +5,12 @@ use std::{
     fs::{self, File},
     path::Path,
     process::{Command, Stdio},
+    time::Instant,
 };
 
 use anyhow::{Context, Result, ensure};
 
-use super::stage;
+use super::{READY, stage};
 use crate::{
     attack::{Outcome, Outcomes},
     demo::containers::{IMAGE, ctr},
@@ -41,12 +42,13 @@ pub(super) fn free(rules: &[&str]) -> Result<Outcomes> {
     attempt("rules-free", &rules.join(","), &Confined::Nothing, || Ok(()))
 }
 
-/// What becomes of both operations of a rule in a container of its own; `ready` returns when they may be done.
+/// What becomes of both operations of a rule in a container of its own. `ready` is asked again and again, and is good
+/// when they may be done.
 pub(super) fn attempt(
     name: &str,
     rules: &str,
     confined: &Confined<'_>,
-    ready: impl FnOnce() -> Result<()>,
+    mut ready: impl FnMut() -> Result<()>,
 ) -> Result<Outcomes> {
     let go = format!("/go/{name}");
     let mut words = vec![
@@ -85,24 +87,31 @@ pub(super) fn attempt(
         &go,
     ];
     words.extend(command.map(str::to_owned));
-    let running = Command::new("ctr")
+    let mut running = Command::new("ctr")
         .args(&words)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .context("start ctr")?;
-    let is_ready = ready();
+    let begin = Instant::now();
+    let is_ready = loop {
+        let said = ready();
+        let has_ended = running.try_wait().context("look at ctr")?.is_some();
+        if said.is_ok() || has_ended || begin.elapsed() > READY {
+            break said;
+        }
+    };
     // Also if it never is: the container must end.
     fs::write(format!("{}{go}", stage::FOLDER), "").context("let the container go on")?;
     let output = running.wait_with_output().context("wait for ctr")?;
-    is_ready?;
     ensure!(
         output.status.success(),
         "ctr run: {}: {}",
         output.status,
         String::from_utf8_lossy(&output.stderr).trim()
     );
+    is_ready?;
     String::from_utf8_lossy(&output.stdout)
         .lines()
         .map(|line| serde_json::from_str::<(String, Outcome)>(line).with_context(|| format!("read `{line}`")))

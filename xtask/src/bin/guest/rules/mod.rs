@@ -62,6 +62,7 @@ struct Pair<'r> {
 
 /// The first of many policies waits for all of them.
 const READY: Duration = Duration::from_mins(10);
+const ONE_LOOK: Duration = Duration::from_secs(1);
 const ENFORCERS: [&str; 3] = ["AppArmor", "Seccomp", "BPF"];
 
 pub(crate) fn command(args: &Args) -> Result<ExitCode> {
@@ -252,7 +253,7 @@ impl Pair<'_> {
                 containers::attempt(&name, &self.rule.id, &Confined::Seccomp(&file), || Ok(()))
             }
             "BPF" => containers::attempt(&name, &self.rule.id, &Confined::Bpf, || {
-                agent.wait_until_protected(&name, READY)
+                agent.wait_until_protected(&name, ONE_LOOK)
             }),
             other => bail!("no enforcer `{other}`"),
         }?;
