@@ -15,7 +15,7 @@ use varmor_common::{
 use crate::{
     field::{cast, half, number, pointer, word, word_of},
     identity::Subject,
-    kernel::{Typed, probe, scalar},
+    kernel::{Typed, probe, scalar, word_or_zero},
     maps::{self, state},
     name::{INLINE_NAME, Name, hash_long, inline_hash, known_symbol, parent_of, symbol_of},
     offsets::{
@@ -427,6 +427,16 @@ pub extern "C" fn climb_as(dentry: u64, mount: u64, name: u64, length: u64, arte
     let Some(profile) = maps::descriptor(artefact) else {
         return fault(false, FAULT_TABLE);
     };
+    let mut dentry = dentry;
+    let mut mount = mount;
+    let over = mounted_over(dentry, mount - u64::from(MOUNT_VFSMOUNT.load()));
+    if over != 0 {
+        let Some([parent, mountpoint]) = place_of(over) else {
+            return fault(false, FAULT_READ);
+        };
+        dentry = mountpoint;
+        mount = parent + u64::from(MOUNT_VFSMOUNT.load());
+    }
     let Some(folder) = parent_of(dentry) else {
         return fault(false, FAULT_READ);
     };
@@ -444,6 +454,31 @@ pub extern "C" fn climb_as(dentry: u64, mount: u64, name: u64, length: u64, arte
     };
     let collected = merge(0, record.now, record.now_site, request);
     climb(folder, mount, number, artefact_request, collected)
+}
+
+/// A file can be mounted over the place of another, and that place be a mount's root again: the outermost of these mounts,
+/// whose place has the name by which the file is called; 0 if the dentry is no mount's root.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn mounted_over(dentry: u64, own: u64) -> u64 {
+    const STACKED: u64 = 8;
+    let mut dentry = dentry;
+    let mut own = own;
+    let mut outermost = 0;
+    let mut i = 0u64;
+    while i < STACKED {
+        i += 1;
+        let root = word_or_zero(own + u64::from(MOUNT_VFSMOUNT.load() + VFSMOUNT_ROOT.load()));
+        let parent = word_or_zero(own + u64::from(MOUNT_PARENT.load()));
+        if root != dentry || parent == own {
+            break;
+        }
+        // A word that cannot be read is no dentry and no mount: the next round ends.
+        dentry = word_or_zero(own + u64::from(MOUNT_PARENT.load()) + 8);
+        outermost = own;
+        own = parent;
+    }
+    outermost
 }
 
 /// As [`climb`], for an object that may be a memory file or the like, which no path rule speaks of.

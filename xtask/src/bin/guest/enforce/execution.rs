@@ -34,6 +34,15 @@ pub(super) fn attempts() -> Vec<Attempt> {
         benign("run another program", || {
             run(Command::new("/prog/other").arg("--version"))
         }),
+        attack("run another program that is mounted over a denied place", || {
+            run(Command::new("/links/covered/sh").arg("--version"))
+        }),
+        benign("run a program that is mounted over another place", || {
+            run(Command::new("/links/covered/tool").arg("--version"))
+        }),
+        benign("run a program that is mounted there twice", || {
+            run(Command::new("/links/twice/tool").arg("--version"))
+        }),
         benign("run another name of busybox", || {
             run(&mut Command::new("/links/true"))
         }),

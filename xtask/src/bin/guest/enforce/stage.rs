@@ -45,6 +45,8 @@ pub(super) fn prepare() -> Result<()> {
         "/readonly/sub",
         "/prog",
         "/links",
+        "/links/covered",
+        "/links/twice",
         "/open",
         "/scratch",
         "/hp",
@@ -99,6 +101,18 @@ pub(super) fn prepare() -> Result<()> {
     }
     symlink("busybox", "/links/sh")?;
     symlink("busybox", "/links/true")?;
+    // As the kubelet mounts single files (`subPath`).
+    for (place, times) in [
+        ("/links/covered/sh", 1),
+        ("/links/covered/tool", 1),
+        ("/links/twice/tool", 2),
+    ] {
+        fs::write(place, "")?;
+        for _ in 0..times {
+            mount(Some("/prog/other"), place, NOTHING, MsFlags::MS_BIND, NOTHING)
+                .with_context(|| format!("mount a program over {place}"))?;
+        }
+    }
     fs::write("/links/script", "#!/prog/tool --version\n")?;
     fs::set_permissions("/links/script", fs::Permissions::from_mode(0o755))?;
     mounts_and_addresses()
