@@ -72,13 +72,7 @@ const NOT_FOUND: u8 = 127;
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let profile = policy_file::profile(&arguments.policy, arguments.model.as_deref())?;
-    anyhow::ensure!(
-        rustix::process::geteuid().is_root(),
-        "only root can load kernel programs; run it with sudo"
-    );
-    let locked_memory = LockedMemory::of_this_process();
-    place::remove_abandoned();
-    let mut place = Place::create()?;
+    let (mut place, locked_memory) = begin()?;
     let mut bpf = match profile.part_for(Enforcers::BPF) {
         Some(part) => Some(load_bpf(&part, &place)?),
         None => None,
@@ -124,6 +118,17 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     place.remove();
     Ok(code)
+}
+
+/// A place for a run, and the limit that its command shall have, from before programs are loaded.
+fn begin() -> anyhow::Result<(Place, LockedMemory)> {
+    anyhow::ensure!(
+        rustix::process::geteuid().is_root(),
+        "only root can load kernel programs; run it with sudo"
+    );
+    let locked_memory = LockedMemory::of_this_process();
+    place::remove_abandoned();
+    Ok((Place::create()?, locked_memory))
 }
 
 fn load_bpf(profile: &Profile, place: &Place) -> anyhow::Result<BpfEnforcer> {

@@ -12,10 +12,8 @@ use varmor_common::model::Recording;
 use varmor_common::policy;
 use varmor_common::profile::{NodeFacts, Profile, build};
 
-use super::locked_memory::LockedMemory;
-use super::place::{self, Place};
 use super::supervise::Sink;
-use super::{load_bpf, supervise};
+use super::{begin, load_bpf, supervise};
 use crate::enforcer::Enforcer as _;
 use crate::enforcer::bpf::SeenCalls;
 use crate::events::{EventError, Violation};
@@ -28,13 +26,7 @@ pub(in crate::cli) fn record(
     command: &[OsString],
     limit: Option<Duration>,
 ) -> anyhow::Result<(Recording, ExitCode)> {
-    anyhow::ensure!(
-        rustix::process::geteuid().is_root(),
-        "only root can load kernel programs; run it with sudo"
-    );
-    let locked_memory = LockedMemory::of_this_process();
-    place::remove_abandoned();
-    let mut place = Place::create()?;
+    let (mut place, locked_memory) = begin()?;
     let profile = profile()?;
     let mut enforcer = load_bpf(&profile, &place)?;
     enforcer.record_everything().context("lift the limit of events")?;
