@@ -89,6 +89,25 @@ impl Hierarchy {
         Ok(CgroupId(metadata.ino()))
     }
 
+    /// The cgroups at and below this one that hold processes now.
+    pub fn populated(&self, top: CgroupId) -> Result<Vec<CgroupId>, CgroupError> {
+        let mut found = Vec::new();
+        let mut pending: Vec<PathBuf> = subfolders(&self.root)?
+            .into_iter()
+            .filter(|folder| self.id(folder).is_ok_and(|id| id == top))
+            .collect();
+        while let Some(folder) = pending.pop() {
+            // What vanished meanwhile holds nobody.
+            if fs::read_to_string(folder.join("cgroup.procs")).is_ok_and(|text| !text.is_empty())
+                && let Ok(id) = self.id(&folder)
+            {
+                found.push(id);
+            }
+            pending.extend(subfolders(&folder).unwrap_or_default());
+        }
+        Ok(found)
+    }
+
     /// Ids of all directories of the hierarchy. An error means that nothing is known.
     pub fn existing(&self) -> Result<BTreeSet<CgroupId>, CgroupError> {
         let mut ids = BTreeSet::from([self.id(&self.root)?]);
@@ -119,6 +138,19 @@ impl Hierarchy {
     }
 }
 
+fn subfolders(folder: &Path) -> Result<Vec<PathBuf>, CgroupError> {
+    let failed = |source| CgroupError::Read {
+        path: folder.to_owned(),
+        source,
+    };
+    let entries = fs::read_dir(folder).map_err(failed)?;
+    Ok(entries
+        .filter_map(Result::ok)
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| entry.path())
+        .collect())
+}
+
 /// The cgroup of the pod that this process is a container of, if its folder of the first level is one of `nests`.
 pub fn own_pod(hierarchy: &Hierarchy, nests: &BTreeSet<CgroupId>) -> Result<Option<CgroupId>, CgroupError> {
     let path = process_path(std::process::id())?;
@@ -140,15 +172,13 @@ pub fn own_pod(hierarchy: &Hierarchy, nests: &BTreeSet<CgroupId>) -> Result<Opti
 /// Whether one of the cgroups in which a process is, from the root down, is named after one of these containers.
 pub fn names_one_of(pid: u32, containers: &BTreeSet<String>) -> Result<Option<&str>, CgroupError> {
     let path = process_path(pid)?;
-    let directories: Vec<&str> = path.split('/').collect();
-    Ok(containers
-        .iter()
-        .find(|container| {
-            directories
-                .iter()
-                .any(|directory| is_named_after(directory, container))
-        })
-        .map(String::as_str))
+    let named = |directory: &str| {
+        containers
+            .iter()
+            .find(|container| is_named_after(directory, container))
+    };
+    // The innermost: a container may have the name of a folder that holds others.
+    Ok(path.rsplit('/').find_map(named).map(String::as_str))
 }
 
 /// The cgroup v2 path of a process, as `/proc/PID/cgroup` says it.
@@ -281,6 +311,24 @@ mod tests {
         let ids = hierarchy.existing().unwrap();
         assert_eq!(ids.len(), 4);
         assert!(ids.contains(&hierarchy.id(&folder.path().join("a/b")).unwrap()));
+    }
+
+    #[test]
+    fn only_cgroups_with_processes_are_populated() {
+        let folder = tempfile::tempdir().unwrap();
+        let hierarchy = Hierarchy::at(folder.path());
+        for (path, processes) in [
+            ("pods/a", "7\n"),
+            ("pods/b", ""),
+            ("pods/b/c", "8\n9\n"),
+            ("other", "1\n"),
+        ] {
+            fs::create_dir_all(folder.path().join(path)).unwrap();
+            fs::write(folder.path().join(path).join("cgroup.procs"), processes).unwrap();
+        }
+        let id = |path: &str| hierarchy.id(&folder.path().join(path)).unwrap();
+        let found: BTreeSet<CgroupId> = hierarchy.populated(id("pods")).unwrap().into_iter().collect();
+        assert_eq!(found, BTreeSet::from([id("pods/a"), id("pods/b/c")]));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use tracing::{debug, error, info, warn};
 use varmor_common::abi::Waiting;
 
 use super::Worker;
+use crate::containers::Container;
 use crate::containers::cgroup::{Hierarchy, names_one_of, own_pod};
 use crate::enforcer::bpf::{BpfEnforcer, WithoutAgent};
 use crate::enforcer::{CgroupId, Enforcer as _};
@@ -47,16 +48,27 @@ pub(super) fn open(
 }
 
 impl Worker {
-    /// Puts a gate where containers appear. The pod of this agent has none: it must be able to come back.
+    /// Puts a gate where containers appear. Only what comes later is asked for: whoever runs there already, and the pod of
+    /// this agent, which must be able to come back, goes on with or without an agent.
     pub(super) fn place_gates(&mut self) {
-        if self.listing.containers.is_none() {
+        let Some(containers) = self.listing.containers.clone() else {
             return;
+        };
+        let mut known: Vec<CgroupId> = self.own_pod().into_iter().collect();
+        known.extend(self.already_there());
+        if let Some(policies) = &self.policies {
+            let is_free = |container: &&Container| !policies.iter().any(|policy| selects(policy, container));
+            known.extend(
+                containers
+                    .iter()
+                    .filter(is_free)
+                    .filter_map(|container| container.cgroup),
+            );
         }
-        let own = self.own_pod();
         let outcome = self
             .enforcer
             .set_gates(&self.listing.nests)
-            .and_then(|()| self.enforcer.set_free(own.as_slice()));
+            .and_then(|()| self.enforcer.set_free(&known));
         match outcome {
             Ok(()) => {
                 self.problems.remove("gates");
@@ -66,6 +78,23 @@ impl Worker {
                 || error!(%error, "the start gate cannot be placed; a container may run before it is protected"),
             ),
         }
+    }
+
+    /// The cgroups with processes where a gate is about to come.
+    fn already_there(&self) -> Vec<CgroupId> {
+        let found = Hierarchy::find().and_then(|hierarchy| {
+            let new = self
+                .listing
+                .nests
+                .iter()
+                .filter(|nest| !self.enforcer.has_gate(**nest));
+            new.map(|nest| hierarchy.populated(*nest))
+                .collect::<Result<Vec<_>, _>>()
+        });
+        found
+            .inspect_err(|error| warn!(%error, "cgroups below a new start gate"))
+            .unwrap_or_default()
+            .concat()
     }
 
     /// The cgroup of this agent's own pod, where it is one.
@@ -151,9 +180,15 @@ impl Worker {
             // It is dead: there is nobody to wait for.
             return Answer::Bound;
         };
-        let container = containers
+        let by_name = || {
+            containers
+                .iter()
+                .find(|container| Some(container.id.as_str()) == named)
+        };
+        let by_cgroup = containers
             .iter()
-            .find(|container| container.cgroup == Some(cgroup) || Some(container.id.as_str()) == named);
+            .find(|container| container.cgroup == Some(cgroup));
+        let container = by_cgroup.or_else(by_name);
         match (container, named) {
             (Some(container), _) if policies.iter().any(|policy| selects(policy, container)) => Answer::Wait,
             // A record without a task: the entry point runs only after there is one.

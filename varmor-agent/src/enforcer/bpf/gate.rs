@@ -212,6 +212,13 @@ impl BpfEnforcer {
         self.mark(&new, &old, MANAGED_GATE)
     }
 
+    /// Whether this process or an earlier one has put a gate there.
+    #[must_use]
+    pub fn has_gate(&self, cgroup: CgroupId) -> bool {
+        self.ledger()
+            .is_ok_and(|ledger| ledger.marked().get(&cgroup.0) == Some(&MANAGED_GATE))
+    }
+
     /// No policy is about these cgroups: what starts in them goes on at once.
     pub fn set_free(&mut self, cgroups: &[CgroupId]) -> Result<(), EnforcerError> {
         let ledger = self.ledger()?;
