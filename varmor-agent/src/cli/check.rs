@@ -5,13 +5,14 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use varmor_common::analysis::lint;
-use varmor_common::compile::seccomp::{Inputs, OciSeccomp};
+use varmor_common::compile::seccomp::OciSeccomp;
 use varmor_common::compile::{apparmor, bpf};
 use varmor_common::policy::{
     self, Diagnostic, Document, DynamicResult, Observations, ObservedSyscalls, Severity,
 };
 use varmor_common::profile::{self, NodeFacts};
 
+use super::models::Models;
 use super::{Output, policies, print};
 
 #[derive(Debug, clap::Args)]
@@ -19,6 +20,9 @@ pub(super) struct Arguments {
     /// Policy files; `-` is standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Recordings for policies made of recorded behaviour; those of a policy's own file are found [default: nothing recorded]
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
     #[arg(long, value_enum, default_value_t)]
     output: Output,
 }
@@ -33,7 +37,9 @@ struct Report {
 }
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let reports: Vec<Report> = arguments.files.iter().map(|file| check(file)).collect();
+    let given = arguments.model.as_deref();
+    let reports = arguments.files.iter().map(|file| check(file, given));
+    let reports: Vec<Report> = reports.collect::<anyhow::Result<_>>()?;
     let errors = reports
         .iter()
         .flat_map(|report| &report.diagnostics)
@@ -50,10 +56,10 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn check(path: &Path) -> Report {
+fn check(path: &Path, model: Option<&Path>) -> anyhow::Result<Report> {
     let file = path.display().to_string();
-    match policies::read(path) {
-        Ok(bytes) => examine(file, &bytes),
+    Ok(match policies::read(path) {
+        Ok(bytes) => examine(file, &bytes, model)?,
         Err(error) => {
             let diagnostic = Diagnostic {
                 severity: Severity::Error,
@@ -71,11 +77,12 @@ fn check(path: &Path) -> Report {
                 diagnostics: vec![diagnostic],
             }
         }
-    }
+    })
 }
 
-fn examine(file: String, bytes: &[u8]) -> Report {
+fn examine(file: String, bytes: &[u8], model: Option<&Path>) -> anyhow::Result<Report> {
     let loaded = policy::load(&file, bytes);
+    let models = Models::of(&loaded.documents).with(model)?;
     let documents: Vec<&Document> = loaded
         .documents
         .iter()
@@ -87,14 +94,14 @@ fn examine(file: String, bytes: &[u8]) -> Report {
         rules: 0,
         diagnostics: loaded.diagnostics,
     };
-    for found in on_every_processor(&documents, |document| judge(document)) {
+    for found in on_every_processor(&documents, |document| judge(document, &models)) {
         report.policies += usize::from(found.valid);
         report.rules += found.rules;
         report.diagnostics.extend(found.diagnostics);
     }
     report.diagnostics.sort_by_key(|found| (found.line, found.column));
     report.diagnostics.dedup();
-    report
+    Ok(report)
 }
 
 /// What is found in one policy.
@@ -124,17 +131,15 @@ fn on_every_processor<I: Sync, O: Send>(items: &[I], work: impl Fn(&I) -> O + Sy
     })
 }
 
-fn judge(document: &Document) -> Found {
-    // The recording that a policy may ask for is in the cluster.
+fn judge(document: &Document, models: &Models) -> Found {
+    // The recording that a policy asks for may be in the cluster only.
     let nothing = DynamicResult {
         app_armor: Some(Observations::default()),
         bpf: Some(Observations::default()),
         seccomp: Some(ObservedSyscalls::default()),
     };
-    let inputs = Inputs {
-        model: Some(&nothing),
-        ..Inputs::default()
-    };
+    let mut inputs = models.inputs(document);
+    inputs.model = inputs.model.or(Some(&nothing));
     let built = profile::build_with(document, &NodeFacts::default(), inputs);
     let mut found = Found {
         diagnostics: built.diagnostics,
@@ -198,9 +203,36 @@ spec:
   policy: {enforcer: BPF, mode: RuntimeDefault}
 ";
 
+    fn examined(text: &[u8]) -> Report {
+        examine("a.yaml".to_owned(), text, None).unwrap()
+    }
+
+    #[test]
+    fn what_was_recorded_is_checked_where_it_is_known() {
+        const MODEL: &str = "---\napiVersion: crd.varmor.org/v1beta1\nkind: ArmorProfileModel\nmetadata: {name: NAME}\n\
+            data: {dynamicResult: {bpf: {files: [{path: '/srv/[', permissions: [read]}]}}}\n";
+        let text = String::from_utf8(GOOD.to_vec()).unwrap().replace(
+            "mode: RuntimeDefault",
+            "mode: DefenseInDepth, defenseInDepth: {bpf: {profileType: BehaviorModel}}",
+        );
+        let is_valid = |text: &str, model| {
+            let report = examine("a.yaml".to_owned(), text.as_bytes(), model).unwrap();
+            report.policies == 1
+        };
+        assert!(is_valid(&text, None));
+        let model = MODEL.replace("NAME", "varmor-cluster-varmor-web");
+        assert!(!is_valid(&format!("{text}{model}"), None));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.yaml");
+        std::fs::write(&path, &model).unwrap();
+        assert!(!is_valid(&text, Some(&path)));
+        let other = MODEL.replace("NAME", "varmor-demo-other");
+        assert!(is_valid(&format!("{text}{other}"), None));
+    }
+
     #[test]
     fn good_file_has_policies_and_rules() {
-        let report = examine("a.yaml".to_owned(), GOOD);
+        let report = examined(GOOD);
         assert!(
             !report.diagnostics.iter().any(Diagnostic::is_error),
             "{:?}",
@@ -215,7 +247,7 @@ spec:
         let text = String::from_utf8(GOOD.to_vec())
             .unwrap()
             .replace("RuntimeDefault", "RuntimeDefalt");
-        let report = examine("a.yaml".to_owned(), text.as_bytes());
+        let report = examined(text.as_bytes());
         let error = report.diagnostics.iter().find(|found| found.is_error()).unwrap();
         assert_eq!(error.line, 6);
         assert!(
@@ -239,7 +271,7 @@ spec:
         let text = String::from_utf8(GOOD.to_vec())
             .unwrap()
             .replace("{enforcer: BPF, mode: RuntimeDefault}", &policy);
-        let report = examine("a.yaml".to_owned(), text.as_bytes());
+        let report = examined(text.as_bytes());
         let [error] = &report.diagnostics[..] else {
             panic!("{:?}", report.diagnostics)
         };
@@ -255,7 +287,7 @@ spec:
             "enforcer: Seccomp, mode: EnhanceProtect, enhanceProtect: {syscallRawRules: [{names: [x], action: SCMP_ACT_LOG}]}",
         );
         let many = [text.clone(), bad.clone(), text, bad].join("---\n");
-        let report = examine("a.yaml".to_owned(), many.as_bytes());
+        let report = examined(many.as_bytes());
         assert_eq!(report.policies, 2);
         let lines: Vec<u32> = report
             .diagnostics
@@ -270,7 +302,7 @@ spec:
 
     #[test]
     fn missing_file_is_a_diagnostic_and_not_a_crash() {
-        let report = check(Path::new("/nonexistent/a.yaml"));
+        let report = check(Path::new("/nonexistent/a.yaml"), None).unwrap();
         assert!(report.diagnostics[0].message.contains("cannot be read"));
     }
 }

@@ -103,6 +103,13 @@ fn names_mean_themselves() {
         ("/a?c", "/a?c{,/}"),
         ("/a[bc]d", "/a[bc]d{,/}"),
         ("/a[b-dx]", "/a[b-dx]{,/}"),
+        // What means something in a set stands where it means itself, and a set of one is a byte.
+        ("/a[-*?x]", r"/a[-\*\?x]{,/}"),
+        ("/a[x^]", "/a[x^]{,/}"),
+        ("/a[-^]", "/a[-^]{,/}"),
+        (r"/a[\^]b", r"/a\^b{,/}"),
+        ("/a[-]b", "/a-b{,/}"),
+        ("/a[,{}]", r"/a[\,\{\}]{,/}"),
         (r"/a\*b", r"/a\*b{,/}"),
         (r"/a\{b\}", r"/a\{b\}{,/}"),
         ("/@\\{PROC\\}", r"/[@]\{PROC\}{,/}"),
