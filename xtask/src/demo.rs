@@ -114,27 +114,56 @@ pub(crate) fn run(series: Series) -> Result<Demo> {
     judge(&report, &outcome)
 }
 
-/// The guest of the suite `agent`: the demo's container and policy, without the demo's report.
+/// A guest of the suite `agent`: the demo's container and policy, without the demo's report.
 pub(crate) fn survive_guest(series: Series) -> Result<Guest> {
+    let mut guest = agent_guest(series, &["survive", "--policies", "/etc/varmor/policies"])?;
+    guest.shares.push(Share::new(
+        workspace::root().join("xtask/demo/policy.yaml"),
+        "/etc/varmor/policies/demo.yaml",
+    ));
+    Ok(guest)
+}
+
+/// The other guest of that suite: the agent as a service, in its full size on request.
+pub(crate) fn node_guest(series: Series, full: bool) -> Result<Guest> {
+    let full_size = [
+        "--starts",
+        "1000",
+        "--restarts",
+        "100",
+        "--updates",
+        "100",
+        "--containers",
+        "1000",
+        "--changes",
+        "100",
+    ];
+    let size = if full { &full_size[..] } else { &[] };
+    let mut guest = agent_guest(series, &[&["node", "run"], size].concat())?;
+    if full {
+        // Each container has a shim of its own.
+        guest.memory = 14 << 10;
+        guest.timeout = Duration::from_hours(6);
+    }
+    Ok(guest)
+}
+
+/// A guest with containerd that runs this command of the guest's program with an image and an agent.
+fn agent_guest(series: Series, command: &[&str]) -> Result<Guest> {
     let folder = workspace::target().join("demo");
     workspace::make_dir(&folder)?;
     let built = build::build(Profile::Release)?;
     let guest_program = built.program("varmor-guest");
     let archive = folder.join("image.tar");
     image::write(&archive, &guest_program)?;
-    let mut guest = Guest::new(
-        series,
-        [
-            "/usr/local/bin/varmor-guest",
-            "survive",
-            "--image",
-            "/demo/image.tar",
-            "--agent",
-            "/usr/local/bin/varmor-agent",
-            "--policies",
-            "/etc/varmor/policies",
-        ],
-    );
+    let places = [
+        "--image",
+        "/demo/image.tar",
+        "--agent",
+        "/usr/local/bin/varmor-agent",
+    ];
+    let words = [&["/usr/local/bin/varmor-guest"], command, &places].concat();
+    let mut guest = Guest::new(series, words);
     guest.rootfs = true;
     guest.memory = 2048;
     guest.timeout = Duration::from_mins(25);
@@ -143,10 +172,6 @@ pub(crate) fn survive_guest(series: Series) -> Result<Guest> {
         Share::new(built.program("varmor-agent"), "/usr/local/bin/varmor-agent"),
         Share::new(&archive, "/demo/image.tar"),
         Share::new(built.program("varmor"), "/usr/local/bin/varmor"),
-        Share::new(
-            workspace::root().join("xtask/demo/policy.yaml"),
-            "/etc/varmor/policies/demo.yaml",
-        ),
     ];
     Ok(guest)
 }

@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// Only these kernels for the guest suite [default: all]
     #[arg(long)]
     kernel: Vec<Series>,
-    /// The life suite in its full size: 10,000 updates, 1,000 containers (hours without KVM)
+    /// The suites life and agent in their full size: 10,000 updates, 1,000 containers and starts (hours without KVM)
     #[arg(long)]
     full: bool,
 }
@@ -57,7 +57,7 @@ enum Suite {
     Cost,
     /// Updates under fire, many containers, killed and foreign enforcers, in guests with each kernel of the matrix
     Life,
-    /// A real container under a real agent that is killed and whose policies change
+    /// Real containers under a real agent: killed, updated, flooded, with many containers, Docker, odd metadata
     Agent,
     /// The demo: real containers, with and without a policy
     Demo,
@@ -116,7 +116,7 @@ pub(crate) fn command(args: &Args) -> ExitCode {
             // Short of a request for others, one kernel: the programs' life depends little on it.
             Suite::Life if args.kernel.is_empty() => life(&[Series::V6_1], args.full),
             Suite::Life => life(&kernels, args.full),
-            Suite::Agent => agent(),
+            Suite::Agent => agent(args.full),
             Suite::Demo => demo_suite(),
         };
         // A suite that cannot run is a failure, and the others still run.
@@ -422,11 +422,14 @@ fn cost() -> Result<Counts> {
     progress::timed("guest that counts instructions", || guest_suite(&guest))
 }
 
-fn agent() -> Result<Counts> {
+fn agent(full: bool) -> Result<Counts> {
     tools::need(tools::GUEST)?;
     tools::need(tools::CONTAINER_GUEST)?;
     let guest = demo::survive_guest(Series::V6_1)?;
-    progress::timed("guest with containers", || guest_suite(&guest))
+    let mut counts = progress::timed("guest with containers", || guest_suite(&guest))?;
+    let guest = demo::node_guest(Series::V6_1, full)?;
+    counts += progress::timed("guest with an agent as a service", || guest_suite(&guest))?;
+    Ok(counts)
 }
 
 fn demo_suite() -> Result<Counts> {

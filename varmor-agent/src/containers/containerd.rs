@@ -13,11 +13,12 @@ use containerd_client::services::v1::events_client::EventsClient;
 use containerd_client::services::v1::namespaces_client::NamespacesClient;
 use containerd_client::services::v1::tasks_client::TasksClient;
 use containerd_client::services::v1::{
-    ListContainersRequest, ListNamespacesRequest, ListTasksRequest, SubscribeRequest,
+    Container as Record, GetContainerRequest, ListContainersRequest, ListNamespacesRequest, ListTasksRequest,
+    SubscribeRequest,
 };
 use containerd_client::tonic::metadata::MetadataValue;
 use containerd_client::tonic::transport::Channel;
-use containerd_client::tonic::{Request, Status, Streaming};
+use containerd_client::tonic::{Code, Request, Status, Streaming};
 use containerd_client::types::Envelope;
 use containerd_client::types::v1::Status as TaskStatus;
 use futures_util::FutureExt as _;
@@ -26,10 +27,10 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tracing::{debug, info, warn};
 
-use super::Container;
 use super::cgroup::Hierarchy;
 use super::nest::nests;
-use super::oci::{Object, Role};
+use super::oci::{NERDCTL_NAME_LABEL, Object, Role};
+use super::{Container, docker};
 use crate::enforcer::CgroupId;
 use crate::text::{MAX_NAME, clean};
 
@@ -50,8 +51,14 @@ pub struct Listing {
     pub problem: Option<String>,
 }
 
-/// Listing again without any event, in case one was lost.
-const RELIST: Duration = Duration::from_secs(3);
+/// Listing tasks again without any event, in case one was lost. containerd asks every shim for it.
+const RELIST: Duration = Duration::from_secs(30);
+/// Reading all records again: they hold whole OCI specs.
+const REREAD: Duration = Duration::from_mins(5);
+/// So many new records are asked for one by one.
+const FEW: usize = 8;
+/// The event that says that a record changed.
+const UPDATE: &str = "/containers/update";
 /// Events of one container start come in a burst; one list answers them all.
 const SETTLE: Duration = Duration::from_millis(10);
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -65,7 +72,7 @@ const TOPICS: [&str; 6] = [
     "/tasks/exit",
     "/tasks/delete",
     "/containers/create",
-    "/containers/update",
+    UPDATE,
 ];
 
 #[derive(Debug, Error)]
@@ -116,7 +123,9 @@ async fn session(
         channel: channel.clone(),
         hierarchy: Hierarchy::find()?,
         cgroups: BTreeMap::new(),
-        records: BTreeSet::new(),
+        objects: BTreeMap::new(),
+        settled: BTreeSet::new(),
+        read: None,
         sandboxes: BTreeSet::new(),
     };
     let filters = TOPICS.iter().map(|topic| format!("topic==\"{topic}\"")).collect();
@@ -131,6 +140,7 @@ async fn session(
     relist.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let mut is_asked = false;
+        let mut is_updated = false;
         tokio::select! {
             answer = &mut subscription, if events.is_none() => {
                 events = Some(answer.map_err(|source| call("subscribe", source))?.into_inner());
@@ -138,15 +148,21 @@ async fn session(
             event = next(&mut events), if events.is_some() => {
                 let envelope = event.map_err(|source| call("events", source))?.ok_or(WatchError::Closed)?;
                 debug!(topic = %clean(&envelope.topic, MAX_NAME), "containerd event");
+                is_updated |= envelope.topic == UPDATE;
                 sleep(SETTLE).await;
                 while let Some(more) = next(&mut events).now_or_never() {
-                    more.map_err(|source| call("events", source))?.ok_or(WatchError::Closed)?;
+                    let more = more.map_err(|source| call("events", source))?.ok_or(WatchError::Closed)?;
+                    is_updated |= more.topic == UPDATE;
                 }
             }
             () = asked.notified() => is_asked = true,
             _ = relist.tick() => {}
         }
         let taken = Instant::now();
+        // Who asks looks for a record that has no task yet.
+        if is_asked || is_updated {
+            lister.read = None;
+        }
         let (containers, nests) = lister.list().await?;
         listing.send_if_modified(|listing| {
             let same = !is_asked
@@ -159,7 +175,7 @@ async fn session(
             if !same {
                 *listing = Listing {
                     containers: Some(Arc::new(containers)),
-                    records: Arc::new(lister.records.clone()),
+                    records: Arc::new(lister.records()),
                     sandboxes: Arc::new(lister.sandboxes.clone()),
                     nests,
                     taken: Some(taken),
@@ -179,16 +195,28 @@ async fn next(events: &mut Option<Streaming<Envelope>>) -> Result<Option<Envelop
     }
 }
 
+/// Id, process, and whether the entry point was started.
+type Task = (String, u32, bool);
+
 struct Lister {
     channel: Channel,
     hierarchy: Hierarchy,
     /// By namespace, id and pid, which together name one task: its container cannot change its cgroup.
     cgroups: BTreeMap<(String, String, u32), (CgroupId, PathBuf)>,
-    records: BTreeSet<String>,
+    /// Records by namespace and id. Those that have a task are always there.
+    objects: BTreeMap<String, BTreeMap<String, Object>>,
+    /// Tasks whose records were read when they were there already: an id can be used again by a new record.
+    settled: BTreeSet<(String, String, u32)>,
+    /// When all records were read.
+    read: Option<Instant>,
     sandboxes: BTreeSet<String>,
 }
 
 impl Lister {
+    fn records(&self) -> BTreeSet<String> {
+        self.objects.values().flat_map(BTreeMap::keys).cloned().collect()
+    }
+
     /// All containers with a live task, in all namespaces, and the cgroups below which more may appear.
     async fn list(&mut self) -> Result<(Vec<Container>, BTreeSet<CgroupId>), WatchError> {
         let mut client = NamespacesClient::new(self.channel.clone());
@@ -196,10 +224,21 @@ impl Lister {
             .await?
             .into_inner();
         let mut containers = Vec::new();
-        self.records.clear();
         self.sandboxes.clear();
+        let is_due = self.read.is_none_or(|read| read.elapsed() >= REREAD);
         for namespace in &namespaces.namespaces {
-            self.list_namespace(&namespace.name, &mut containers).await?;
+            self.list_namespace(&namespace.name, is_due, &mut containers)
+                .await?;
+        }
+        if is_due {
+            let exists = |name: &String| {
+                namespaces
+                    .namespaces
+                    .iter()
+                    .any(|namespace| namespace.name == *name)
+            };
+            self.objects.retain(|name, _| exists(name));
+            self.read = Some(Instant::now());
         }
         let live: BTreeSet<_> = containers.iter().map(key).collect();
         self.cgroups.retain(|key, _| live.contains(key));
@@ -218,6 +257,7 @@ impl Lister {
     async fn list_namespace(
         &mut self,
         namespace: &str,
+        is_due: bool,
         found: &mut Vec<Container>,
     ) -> Result<(), WatchError> {
         let mut tasks = TasksClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE);
@@ -226,7 +266,7 @@ impl Lister {
             .await?
             .into_inner()
             .tasks;
-        let tasks: Vec<(String, u32, bool)> = tasks
+        let tasks: Vec<Task> = tasks
             .into_iter()
             .filter(|task| is_live(task.status()) && task.pid != 0)
             .map(|task| {
@@ -242,8 +282,8 @@ impl Lister {
                 )
             })
             .collect();
-        let objects = self.objects(namespace).await?;
-        self.records.extend(objects.keys().cloned());
+        self.read(namespace, is_due, &tasks).await?;
+        let objects = self.objects.remove(namespace).unwrap_or_default();
         for (id, pid, started) in tasks {
             // A task without container object is in the middle of its removal.
             let Some(object) = objects.get(&id) else { continue };
@@ -256,25 +296,47 @@ impl Lister {
             container.cgroup = self.cgroup(&container);
             found.push(container);
         }
+        self.objects.insert(namespace.to_owned(), objects);
         Ok(())
     }
 
-    async fn objects(&self, namespace: &str) -> Result<BTreeMap<String, Object>, WatchError> {
-        let mut client = ContainersClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE);
-        let request = in_namespace(ListContainersRequest::default(), namespace)?;
-        let mut stream = limited("list containers", client.list_stream(request))
-            .await?
-            .into_inner();
-        let mut objects = BTreeMap::new();
-        while let Some(message) = limited("list containers", stream.message()).await? {
-            let Some(container) = message.container else {
-                continue;
-            };
-            let spec = container.spec.map(|spec| spec.value).unwrap_or_default();
-            let object = Object::new(&container.id, &container.image, container.labels, &spec);
-            objects.insert(container.id, object);
+    /// Reads the records of these tasks as far as they are not known, or all records.
+    async fn read(&mut self, namespace: &str, is_due: bool, tasks: &[Task]) -> Result<(), WatchError> {
+        let known = self.objects.entry(namespace.to_owned()).or_default();
+        let key = |(id, pid, _): &Task| (namespace.to_owned(), id.clone(), *pid);
+        let live: BTreeSet<_> = tasks.iter().map(key).collect();
+        let new: Vec<String> = live
+            .difference(&self.settled)
+            .map(|(_, id, _)| id.clone())
+            .collect();
+        self.settled.retain(|(of, _, _)| of != namespace);
+        self.settled.extend(live);
+        if is_due || new.len() > FEW {
+            let all = all_objects(&self.channel, namespace).await?;
+            self.objects.insert(namespace.to_owned(), all);
+            return Ok(());
         }
-        Ok(objects)
+        let mut client = ContainersClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE);
+        for id in new {
+            let request = in_namespace(GetContainerRequest { id: id.clone() }, namespace)?;
+            let answer = timeout(CALL_TIMEOUT, client.get(request))
+                .await
+                .map_err(|_| WatchError::Timeout("get container"))?;
+            match answer {
+                Ok(answer) => known.extend(
+                    answer
+                        .into_inner()
+                        .container
+                        .map(|record| (id, object(namespace, record))),
+                ),
+                // It was removed since its task was listed.
+                Err(status) if status.code() == Code::NotFound => {
+                    known.remove(&id);
+                }
+                Err(status) => return Err(call("get container", status)),
+            }
+        }
+        Ok(())
     }
 
     fn cgroup(&mut self, container: &Container) -> Option<CgroupId> {
@@ -297,6 +359,40 @@ impl Lister {
             }
         }
     }
+}
+
+async fn all_objects(channel: &Channel, namespace: &str) -> Result<BTreeMap<String, Object>, WatchError> {
+    let mut client = ContainersClient::new(channel.clone()).max_decoding_message_size(MAX_MESSAGE);
+    let request = in_namespace(ListContainersRequest::default(), namespace)?;
+    let mut stream = limited("list containers", client.list_stream(request))
+        .await?
+        .into_inner();
+    let mut objects = BTreeMap::new();
+    while let Some(message) = limited("list containers", stream.message()).await? {
+        if let Some(record) = message.container {
+            objects.insert(record.id.clone(), object(namespace, record));
+        }
+    }
+    Ok(objects)
+}
+
+/// A record, with what its owner keeps elsewhere.
+fn object(namespace: &str, record: Record) -> Object {
+    let spec = record.spec.map(|spec| spec.value).unwrap_or_default();
+    let (mut image, mut labels) = (record.image, record.labels);
+    if namespace == docker::NAMESPACE {
+        match docker::describe(Path::new(docker::ROOT), &record.id) {
+            Ok(described) => {
+                image = described.image;
+                labels.extend(described.labels);
+                labels.insert(NERDCTL_NAME_LABEL.to_owned(), described.name);
+            }
+            Err(error) => {
+                debug!(container = %clean(&record.id, MAX_NAME), %error, "Docker's file cannot be read");
+            }
+        }
+    }
+    Object::new(&record.id, &image, labels, &spec)
 }
 
 fn key(container: &Container) -> (String, String, u32) {

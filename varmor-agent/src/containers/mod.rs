@@ -2,6 +2,7 @@
 
 pub mod cgroup;
 mod containerd;
+mod docker;
 mod nest;
 mod oci;
 

@@ -20,7 +20,7 @@ const SANDBOX_UID: &str = "io.kubernetes.cri.sandbox-uid";
 const POD_NAME_LABEL: &str = "io.kubernetes.pod.name";
 const POD_NAMESPACE_LABEL: &str = "io.kubernetes.pod.namespace";
 const POD_UID_LABEL: &str = "io.kubernetes.pod.uid";
-const NERDCTL_NAME_LABEL: &str = "nerdctl/name";
+pub(super) const NERDCTL_NAME_LABEL: &str = "nerdctl/name";
 
 /// The part of containerd's container object that is needed.
 #[derive(Clone, Debug, Default)]

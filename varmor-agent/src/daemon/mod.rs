@@ -5,6 +5,7 @@
 mod lock;
 mod node;
 mod options;
+mod privileges;
 pub mod state;
 mod worker;
 
@@ -32,6 +33,7 @@ use crate::{containers, kernel, logging};
 /// Runs until SIGTERM or SIGINT; enforcement stays in place then.
 pub fn run(options: Options) -> anyhow::Result<()> {
     logging::install(options.log_format, &options.log_level)?;
+    privileges::drop_others()?;
     create_state_dir(&options.state_dir)?;
     let _lock = InstanceLock::take(&options.state_dir)?;
     let runtime = tokio::runtime::Builder::new_current_thread()

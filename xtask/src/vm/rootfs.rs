@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use crate::{apt, kernel::Kernel, process::Run, progress, tools, workspace};
 
 const SUITE: &str = "bookworm";
-const PACKAGES: &str = "containerd,runc,containernetworking-plugins,apparmor,iproute2,iptables,kmod,procps,udev,\
+const PACKAGES: &str = "containerd,runc,crun,docker.io,containernetworking-plugins,apparmor,iproute2,iptables,kmod,procps,udev,\
                         ca-certificates,conntrack,ethtool,socat";
 /// Raised when the steps below change, so that an image of the old kind is not used.
 const RECIPE: u32 = 1;

@@ -14,6 +14,7 @@ mod life;
 mod limits;
 mod line;
 mod model;
+mod node;
 mod rules;
 mod suites;
 
@@ -51,6 +52,8 @@ enum Command {
     Rules(rules::Args),
     /// Records a service and holds it to what was learned of it
     Model(model::Args),
+    /// Puts the agent to the tests of a service
+    Node(node::Args),
     /// Does nothing until it is killed (the first process of the demo's containers)
     Wait,
 }
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Command::Battery(args) => battery::command(&args),
         Command::Rules(args) => rules::command(&args),
         Command::Model(args) => model::command(&args),
+        Command::Node(args) => node::command(&args),
         Command::Wait => loop {
             std::thread::park();
         },

@@ -34,6 +34,10 @@ impl Agent {
         })
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.borrow().id()
+    }
+
     pub(crate) fn is_alive(&self) -> bool {
         self.child
             .borrow_mut()

@@ -1,0 +1,71 @@
+//! What runs in containers.
+
+use std::{
+    fs::File,
+    io::{self, Write as _},
+    path::Path,
+    process::ExitCode,
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use serde_json::json;
+
+/// Threads of a flood.
+const THREADS: u64 = 4;
+/// Between two looks of the watch: far below what is measured.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// Nanoseconds since the machine's start; the same clock in every container.
+pub(super) fn monotonic() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    u64::try_from(now.tv_sec).unwrap_or_default() * 1_000_000_000
+        + u64::try_from(now.tv_nsec).unwrap_or_default()
+}
+
+pub(super) fn watch(path: &Path) -> Result<ExitCode> {
+    let mut last = None;
+    loop {
+        let now = File::open(path).is_ok();
+        if last != Some(now) {
+            last = Some(now);
+            let word = if now { "allowed" } else { "denied" };
+            println!("{word} {}", monotonic());
+            io::stdout().flush().context("say so")?;
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+pub(super) fn flood(path: &Path, times: u64) {
+    let denied = AtomicU64::new(0);
+    let start = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                for _ in 0..times / THREADS {
+                    denied.fetch_add(u64::from(File::open(path).is_err()), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    let counts = json!({ "denied": denied.into_inner(), "ms": start.elapsed().as_millis() });
+    println!("{counts}");
+}
+
+pub(super) fn attack(path: &Path, seconds: u64) {
+    let (mut allowed, mut denied) = (0_u64, 0_u64);
+    let start = Instant::now();
+    loop {
+        match File::open(path) {
+            Ok(_) => allowed += 1,
+            Err(_) => denied += 1,
+        }
+        if start.elapsed() >= Duration::from_secs(seconds) {
+            break;
+        }
+    }
+    println!("{}", json!({ "allowed": allowed, "denied": denied }));
+}

@@ -1,0 +1,216 @@
+//! The agent of a part, its policies and what it says of itself.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+
+use super::Scale;
+use crate::demo::{agent::Agent, containers};
+
+pub(super) const GUEST: &str = "/usr/bin/varmor-guest";
+pub(super) const SHADOW: &str = "/etc/shadow";
+pub(super) const POLICIES: &str = "/run/node-policies";
+pub(super) const LOG: &str = "/run/node-agent.log";
+const STATE: &str = "/run/varmor";
+const SOON: Duration = Duration::from_mins(3);
+
+/// Claims of the suite `agent`, printed as they are tried.
+#[derive(Default)]
+pub(super) struct Claims {
+    failed: usize,
+    last: Option<Instant>,
+}
+
+impl Claims {
+    pub(super) fn claim(&mut self, case: &str, outcome: &Result<String>) {
+        let (word, detail) = match outcome {
+            Ok(detail) => ("passed", detail.clone()),
+            Err(error) => ("failed", format!("{error:#}")),
+        };
+        self.failed += usize::from(outcome.is_err());
+        let took = self
+            .last
+            .replace(Instant::now())
+            .map_or(0, |last| last.elapsed().as_millis());
+        println!(
+            "{}",
+            json!({ "suite": "agent", "case": case, "outcome": word, "detail": detail, "ms": took })
+        );
+    }
+
+    pub(super) fn all_hold(&self) -> bool {
+        self.failed == 0
+    }
+}
+
+/// An agent at work on a folder of policies of its own.
+pub(super) struct Node {
+    pub(super) agent: Agent,
+}
+
+impl Node {
+    /// A new one on an empty folder.
+    pub(super) fn start(scale: &Scale) -> Result<Self> {
+        let _ = fs::remove_dir_all(POLICIES);
+        fs::create_dir_all(POLICIES).with_context(|| format!("create {POLICIES}"))?;
+        Self::again(scale)
+    }
+
+    /// Another agent on the same folder, when the last one is gone.
+    pub(super) fn again(scale: &Scale) -> Result<Self> {
+        let agent = Agent::start(&scale.agent, Path::new(POLICIES), PathBuf::from(LOG))?;
+        Ok(Self { agent })
+    }
+
+    pub(super) fn log() -> Result<String> {
+        fs::read_to_string(LOG).with_context(|| format!("read {LOG}"))
+    }
+}
+
+/// A policy for containers with the label `app=NAME`, in force when this returns.
+pub(super) fn enforce(name: &str, rule: &str) -> Result<()> {
+    write(name, rule)?;
+    wait("the policy is enforced", || {
+        Ok(profiles()?.iter().any(|profile| profile.ends_with(name)))
+    })
+}
+
+/// Replaces the policy's file as an editor does.
+pub(super) fn write(name: &str, rule: &str) -> Result<()> {
+    let path = PathBuf::from(POLICIES).join(format!("{name}.yaml"));
+    let new = path.with_extension("new");
+    let text = format!(
+        "apiVersion: crd.varmor.org/v1beta1\nkind: VarmorClusterPolicy\nmetadata: {{name: {name}}}\nspec:\n  target: \
+         {{kind: Pod, selector: {{matchLabels: {{app: {name}}}}}}}\n  policy:\n    enforcer: BPF\n    mode: \
+         EnhanceProtect\n    enhanceProtect:\n      privileged: true\n      attackProtectionRules:\n      - rules: [{rule}]\n"
+    );
+    fs::write(&new, text).with_context(|| format!("write {}", new.display()))?;
+    fs::rename(&new, &path).with_context(|| format!("replace {}", path.display()))
+}
+
+/// Names of what is loaded.
+pub(super) fn profiles() -> Result<Vec<String>> {
+    let status = status()?;
+    let list = status["profiles"].as_array().cloned().unwrap_or_default();
+    Ok(list
+        .iter()
+        .filter_map(|profile| profile["name"].as_str().map(str::to_owned))
+        .collect())
+}
+
+/// The agent's report; empty while there is none.
+pub(super) fn status() -> Result<Value> {
+    match fs::read(format!("{STATE}/status.json")) {
+        Ok(bytes) => serde_json::from_slice(&bytes).context("read the agent's report"),
+        Err(_) => Ok(Value::Null),
+    }
+}
+
+/// What the kernel's tables say.
+pub(super) fn kernel_status() -> Result<Value> {
+    let output = Command::new("varmor")
+        .args(["status", "--output", "json"])
+        .output()
+        .context("run varmor status")?;
+    ensure!(
+        output.status.success(),
+        "varmor status: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).context("read varmor status")
+}
+
+/// A container that sleeps, protected by the policy of its label.
+pub(super) fn sleeper(name: &str, app: &str) -> Result<()> {
+    let label = format!("app={app}");
+    containers::ctr(&[
+        "run",
+        "--detach",
+        "--net-host",
+        "--runc-binary",
+        "crun",
+        "--label",
+        &label,
+        containers::IMAGE,
+        name,
+        GUEST,
+        "wait",
+    ])
+    .map(drop)
+}
+
+pub(super) fn remove(name: &str) {
+    let _ = containers::ctr(&["task", "kill", "--signal", "SIGKILL", name]);
+    let _ = containers::ctr(&["task", "delete", "--force", name]);
+    let _ = containers::ctr(&["containers", "delete", name]);
+}
+
+/// Runs this program in a container and reads the JSON that it prints.
+pub(super) fn inside(container: &str, words: &[&str]) -> Result<Value> {
+    let id = format!("x{}", super::inside::monotonic());
+    let head = ["task", "exec", "--exec-id", &id, container, GUEST, "node"];
+    let text = containers::ctr(&[&head[..], words].concat())?;
+    serde_json::from_str(text.trim()).with_context(|| format!("read `{text}`"))
+}
+
+pub(super) fn number(value: &Value, pointer: &str) -> Result<u64> {
+    value
+        .pointer(pointer)
+        .and_then(Value::as_u64)
+        .with_context(|| format!("no number at {pointer} of {value}"))
+}
+
+pub(super) fn wait(what: &str, mut happened: impl FnMut() -> Result<bool>) -> Result<()> {
+    let start = Instant::now();
+    while !happened()? {
+        if start.elapsed() > SOON {
+            bail!("not within {} s: {what}", SOON.as_secs());
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+/// Threads that keep every processor busy.
+pub(super) struct Load {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Load {
+    pub(super) fn start() -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let count = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let threads = (0..count)
+            .map(|_| {
+                let stop = Arc::clone(&stop);
+                thread::spawn(move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                })
+            })
+            .collect();
+        Self { stop, threads }
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
