@@ -169,16 +169,19 @@ pub fn own_pod(hierarchy: &Hierarchy, nests: &BTreeSet<CgroupId>) -> Result<Opti
     hierarchy.id(&hierarchy.root.join(pod.unwrap_or(own))).map(Some)
 }
 
-/// Whether one of the cgroups in which a process is, from the root down, is named after one of these containers.
-pub fn names_one_of(pid: u32, containers: &BTreeSet<String>) -> Result<Option<&str>, CgroupError> {
+/// The container after which one of the cgroups is named in which a process is: the innermost, because a container may
+/// have the name of a folder that holds others.
+pub fn names_one_of<'a>(
+    pid: u32,
+    containers: &(impl Iterator<Item = &'a str> + Clone),
+) -> Result<Option<&'a str>, CgroupError> {
     let path = process_path(pid)?;
     let named = |directory: &str| {
         containers
-            .iter()
+            .clone()
             .find(|container| is_named_after(directory, container))
     };
-    // The innermost: a container may have the name of a folder that holds others.
-    Ok(path.rsplit('/').find_map(named).map(String::as_str))
+    Ok(path.rsplit('/').find_map(named))
 }
 
 /// The cgroup v2 path of a process, as `/proc/PID/cgroup` says it.

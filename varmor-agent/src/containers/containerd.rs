@@ -13,8 +13,8 @@ use containerd_client::services::v1::events_client::EventsClient;
 use containerd_client::services::v1::namespaces_client::NamespacesClient;
 use containerd_client::services::v1::tasks_client::TasksClient;
 use containerd_client::services::v1::{
-    Container as Record, GetContainerRequest, ListContainersRequest, ListNamespacesRequest, ListTasksRequest,
-    SubscribeRequest,
+    Container as ContainerRecord, GetContainerRequest, ListContainersRequest, ListNamespacesRequest,
+    ListTasksRequest, SubscribeRequest,
 };
 use containerd_client::tonic::metadata::MetadataValue;
 use containerd_client::tonic::transport::Channel;
@@ -39,16 +39,35 @@ use crate::text::{MAX_NAME, clean};
 pub struct Listing {
     /// The last complete list; `None` until the first one succeeded.
     pub containers: Option<Arc<Vec<Container>>>,
-    /// Ids of everything that containerd has a record of.
-    pub records: Arc<BTreeSet<String>>,
-    /// Ids of pause containers with a live task.
-    pub sandboxes: Arc<BTreeSet<String>>,
-    /// Cgroups below which containers appear.
-    pub nests: BTreeSet<CgroupId>,
     /// When the list was begun: what it lacks did not exist then.
     pub taken: Option<Instant>,
+    /// What containerd has a record of, by id; also what has no task yet.
+    pub records: Arc<Records>,
+    /// When these were read, which is quicker than the list of tasks: no shim is asked for them.
+    pub recorded: Option<Instant>,
+    /// Cgroups below which containers appear.
+    pub nests: BTreeSet<CgroupId>,
     /// Why there is no connection now.
     pub problem: Option<String>,
+}
+
+/// Records by id; namespaces of containerd may use an id each.
+pub type Records = BTreeMap<String, Vec<Record>>;
+
+/// A container that may not have a task yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Without a process and a cgroup.
+    pub container: Container,
+    /// The pause container of a pod.
+    pub is_sandbox: bool,
+}
+
+/// Asks for what is known to be read again now.
+#[derive(Debug, Default)]
+pub struct Requests {
+    pub records: Notify,
+    pub tasks: Notify,
 }
 
 /// Listing tasks again without any event, in case one was lost. containerd asks every shim for it.
@@ -62,6 +81,8 @@ const UPDATE: &str = "/containers/update";
 /// Events of one container start come in a burst; one list answers them all.
 const SETTLE: Duration = Duration::from_millis(10);
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// containerd waits two seconds for each shim that is in the middle of a container's creation, one after the other.
+const TASKS_TIMEOUT: Duration = Duration::from_mins(5);
 const FIRST_BACK_OFF: Duration = Duration::from_millis(250);
 const LAST_BACK_OFF: Duration = Duration::from_secs(10);
 /// Hundreds of containers with large specs fit.
@@ -81,7 +102,7 @@ enum WatchError {
     Connect(#[from] containerd_client::tonic::transport::Error),
     #[error("containerd: {call}")]
     Call { call: &'static str, source: Box<Status> },
-    #[error("containerd: {0}: no answer within {n} s", n = CALL_TIMEOUT.as_secs())]
+    #[error("containerd: {0}: no answer in time")]
     Timeout(&'static str),
     #[error("containerd closed the stream of events")]
     Closed,
@@ -91,13 +112,13 @@ enum WatchError {
     Cgroup(#[from] super::cgroup::CgroupError),
 }
 
-/// Keeps `listing` up to date for ever; `relist` asks for a list now.
-pub async fn watch(socket: PathBuf, listing: watch::Sender<Listing>, relist: Arc<Notify>) {
+/// Keeps `listing` up to date for ever.
+pub async fn watch(socket: PathBuf, listing: watch::Sender<Listing>, requests: Arc<Requests>) {
     let mut back_off = FIRST_BACK_OFF;
     let mut reported = String::new();
     loop {
         let started = Instant::now();
-        let Err(error) = session(&socket, &listing, &relist).await;
+        let Err(error) = session(&socket, &listing, &requests).await;
         if started.elapsed() > LAST_BACK_OFF {
             back_off = FIRST_BACK_OFF;
         }
@@ -116,9 +137,48 @@ pub async fn watch(socket: PathBuf, listing: watch::Sender<Listing>, relist: Arc
 async fn session(
     socket: &Path,
     listing: &watch::Sender<Listing>,
-    asked: &Notify,
+    requests: &Requests,
 ) -> Result<std::convert::Infallible, WatchError> {
     let channel = limited("connect", async { Ok(containerd_client::connect(socket).await) }).await??;
+    info!(socket = %socket.display(), "connected to containerd");
+    tokio::select! {
+        end = keep_records(&channel, listing, &requests.records) => end,
+        end = keep_tasks(&channel, listing, &requests.tasks) => end,
+    }
+}
+
+/// Reads the records whenever that is asked for. Nothing here waits for a container whose creation waits for an answer.
+async fn keep_records(
+    channel: &Channel,
+    listing: &watch::Sender<Listing>,
+    asked: &Notify,
+) -> Result<std::convert::Infallible, WatchError> {
+    loop {
+        asked.notified().await;
+        let recorded = Instant::now();
+        let mut records = Records::new();
+        for namespace in namespaces(channel).await? {
+            let objects = all_objects(channel, &namespace).await?;
+            for (id, object) in &objects {
+                let sandbox = object.sandbox_id().and_then(|id| objects.get(id));
+                records.entry(id.clone()).or_default().push(Record {
+                    container: object.container(&namespace, 0, false, sandbox),
+                    is_sandbox: object.role() == Role::Sandbox,
+                });
+            }
+        }
+        listing.send_modify(|listing| {
+            listing.records = Arc::new(records);
+            listing.recorded = Some(recorded);
+        });
+    }
+}
+
+async fn keep_tasks(
+    channel: &Channel,
+    listing: &watch::Sender<Listing>,
+    asked: &Notify,
+) -> Result<std::convert::Infallible, WatchError> {
     let mut lister = Lister {
         channel: channel.clone(),
         hierarchy: Hierarchy::find()?,
@@ -126,16 +186,13 @@ async fn session(
         objects: BTreeMap::new(),
         settled: BTreeSet::new(),
         read: None,
-        sandboxes: BTreeSet::new(),
     };
     let filters = TOPICS.iter().map(|topic| format!("topic==\"{topic}\"")).collect();
-    let mut client = EventsClient::new(channel);
+    let mut client = EventsClient::new(channel.clone());
     // containerd answers a subscription when the first event comes: it is waited for beside the lists, without
     // a limit.
     let mut subscription = std::pin::pin!(client.subscribe(SubscribeRequest { filters }));
     let mut events = None;
-    info!(socket = %socket.display(), "connected to containerd");
-
     let mut relist = interval(RELIST);
     relist.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -159,8 +216,7 @@ async fn session(
             _ = relist.tick() => {}
         }
         let taken = Instant::now();
-        // Who asks looks for a record that has no task yet.
-        if is_asked || is_updated {
+        if is_updated {
             lister.read = None;
         }
         let (containers, nests) = lister.list().await?;
@@ -173,14 +229,10 @@ async fn session(
                     .as_deref()
                     .is_some_and(|known| *known == containers);
             if !same {
-                *listing = Listing {
-                    containers: Some(Arc::new(containers)),
-                    records: Arc::new(lister.records()),
-                    sandboxes: Arc::new(lister.sandboxes.clone()),
-                    nests,
-                    taken: Some(taken),
-                    problem: None,
-                };
+                listing.containers = Some(Arc::new(containers));
+                listing.nests = nests;
+                listing.taken = Some(taken);
+                listing.problem = None;
             }
             !same
         });
@@ -209,35 +261,19 @@ struct Lister {
     settled: BTreeSet<(String, String, u32)>,
     /// When all records were read.
     read: Option<Instant>,
-    sandboxes: BTreeSet<String>,
 }
 
 impl Lister {
-    fn records(&self) -> BTreeSet<String> {
-        self.objects.values().flat_map(BTreeMap::keys).cloned().collect()
-    }
-
     /// All containers with a live task, in all namespaces, and the cgroups below which more may appear.
     async fn list(&mut self) -> Result<(Vec<Container>, BTreeSet<CgroupId>), WatchError> {
-        let mut client = NamespacesClient::new(self.channel.clone());
-        let namespaces = limited("list namespaces", client.list(ListNamespacesRequest::default()))
-            .await?
-            .into_inner();
+        let namespaces = namespaces(&self.channel).await?;
         let mut containers = Vec::new();
-        self.sandboxes.clear();
         let is_due = self.read.is_none_or(|read| read.elapsed() >= REREAD);
-        for namespace in &namespaces.namespaces {
-            self.list_namespace(&namespace.name, is_due, &mut containers)
-                .await?;
+        for namespace in &namespaces {
+            self.list_namespace(namespace, is_due, &mut containers).await?;
         }
         if is_due {
-            let exists = |name: &String| {
-                namespaces
-                    .namespaces
-                    .iter()
-                    .any(|namespace| namespace.name == *name)
-            };
-            self.objects.retain(|name, _| exists(name));
+            self.objects.retain(|name, _| namespaces.contains(name));
             self.read = Some(Instant::now());
         }
         let live: BTreeSet<_> = containers.iter().map(key).collect();
@@ -245,10 +281,7 @@ impl Lister {
         containers.sort_by(|a, b| (&a.runtime_namespace, &a.id).cmp(&(&b.runtime_namespace, &b.id)));
         let nests = nests(
             &self.hierarchy,
-            namespaces
-                .namespaces
-                .iter()
-                .map(|namespace| namespace.name.as_str()),
+            namespaces.iter().map(String::as_str),
             self.cgroups.values().map(|(_, directory)| directory.as_path()),
         );
         Ok((containers, nests))
@@ -262,8 +295,10 @@ impl Lister {
     ) -> Result<(), WatchError> {
         let mut tasks = TasksClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE);
         let request = in_namespace(ListTasksRequest::default(), namespace)?;
-        let tasks = limited("list tasks", tasks.list(request))
-            .await?
+        let tasks = timeout(TASKS_TIMEOUT, tasks.list(request))
+            .await
+            .map_err(|_| WatchError::Timeout("list tasks"))?
+            .map_err(|status| call("list tasks", status))?
             .into_inner()
             .tasks;
         let tasks: Vec<Task> = tasks
@@ -288,7 +323,6 @@ impl Lister {
             // A task without container object is in the middle of its removal.
             let Some(object) = objects.get(&id) else { continue };
             if object.role() == Role::Sandbox {
-                self.sandboxes.insert(id);
                 continue;
             }
             let sandbox = object.sandbox_id().and_then(|id| objects.get(id));
@@ -361,6 +395,13 @@ impl Lister {
     }
 }
 
+async fn namespaces(channel: &Channel) -> Result<BTreeSet<String>, WatchError> {
+    let mut client = NamespacesClient::new(channel.clone());
+    let answer = limited("list namespaces", client.list(ListNamespacesRequest::default())).await?;
+    let namespaces = answer.into_inner().namespaces.into_iter();
+    Ok(namespaces.map(|namespace| namespace.name).collect())
+}
+
 async fn all_objects(channel: &Channel, namespace: &str) -> Result<BTreeMap<String, Object>, WatchError> {
     let mut client = ContainersClient::new(channel.clone()).max_decoding_message_size(MAX_MESSAGE);
     let request = in_namespace(ListContainersRequest::default(), namespace)?;
@@ -377,7 +418,7 @@ async fn all_objects(channel: &Channel, namespace: &str) -> Result<BTreeMap<Stri
 }
 
 /// A record, with what its owner keeps elsewhere.
-fn object(namespace: &str, record: Record) -> Object {
+fn object(namespace: &str, record: ContainerRecord) -> Object {
     let spec = record.spec.map(|spec| spec.value).unwrap_or_default();
     let (mut image, mut labels) = (record.image, record.labels);
     if namespace == docker::NAMESPACE {

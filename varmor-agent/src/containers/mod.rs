@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-pub use containerd::{Listing, watch};
+pub use containerd::{Listing, Record, Records, Requests, watch};
 
 use crate::enforcer::CgroupId;
 
@@ -43,11 +43,11 @@ pub struct Pod {
 }
 
 impl Container {
-    /// `namespace/pod/container`, or the id: what a log line calls it.
+    /// `namespace/pod/container`, or the name, which is the id where nobody gave one: what a log line calls it.
     #[must_use]
     pub fn display_name(&self) -> String {
         self.pod.as_ref().map_or_else(
-            || self.id.clone(),
+            || self.name.clone(),
             |pod| format!("{}/{}/{}", pod.namespace, pod.name, self.name),
         )
     }

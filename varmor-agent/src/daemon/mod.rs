@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tracing::info;
 use varmor_common::policy::Enforcers;
 use varmor_common::profile::Disk;
@@ -63,11 +63,11 @@ async fn serve(options: Options) -> anyhow::Result<()> {
     let folder_watch = tokio::spawn(folder::watch(options.policy_dir.clone(), rescan_sender));
 
     let (listing_sender, listing) = watch::channel(containers::Listing::default());
-    let relist = Arc::new(Notify::new());
+    let requests = Arc::new(containers::Requests::default());
     let container_watch = tokio::spawn(containers::watch(
         options.containerd_socket.clone(),
         listing_sender,
-        Arc::clone(&relist),
+        Arc::clone(&requests),
     ));
 
     let node = node::identity(options.node_name.as_deref());
@@ -82,7 +82,7 @@ async fn serve(options: Options) -> anyhow::Result<()> {
         .map(|store| Box::new(store) as Box<dyn ProfileStore>)
         .map_err(|error| EnforcerError::kernel("open the folder of seccomp profiles", error));
     stores.add(Enforcers::SECCOMP, seccomp);
-    let mut worker = Worker::new(&options, enforcer, stores, folder, recorder, relist)?;
+    let mut worker = Worker::new(&options, enforcer, stores, folder, recorder, requests)?;
 
     tokio::select! {
         outcome = worker.run(rescan, listing) => outcome?,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tracing::{error, info, warn};
 use varmor_common::policy::{self, Enforcers};
@@ -16,8 +16,8 @@ use super::options::Options;
 use super::state::{
     POLICIES, Policies, PolicyFile, PolicyState, ProtectedContainer, Report, RuntimeState, STATUS, Status,
 };
-use crate::containers::Listing;
 use crate::containers::cgroup::Hierarchy;
+use crate::containers::{Container, Listing, Requests};
 use crate::enforcer::bpf::BpfEnforcer;
 use crate::enforcer::{Activity, CgroupId, Enforcer as _};
 use crate::events::{Recorder, wake_on};
@@ -40,11 +40,12 @@ pub(super) struct Worker {
     /// In force; `None` until the folder was read once.
     policies: Option<Vec<PolicyObject>>,
     listing: Listing,
+    /// Containers that came to the gate and are in no list of tasks yet.
+    arrivals: BTreeMap<CgroupId, Container>,
     starts: Option<mpsc::Receiver<()>>,
     /// Starts that wait at the gate: since when that is known here.
     noticed: BTreeMap<u32, Instant>,
-    /// Asks for a list of the containers.
-    relist: Arc<Notify>,
+    requests: Arc<Requests>,
     marks_checked: Instant,
     reconciler: Reconciler,
     stores: Stores,
@@ -65,7 +66,7 @@ impl Worker {
         stores: Stores,
         folder: Folder,
         recorder: Recorder,
-        relist: Arc<Notify>,
+        requests: Arc<Requests>,
     ) -> anyhow::Result<Self> {
         let events = match enforcer.event_fd() {
             None => None,
@@ -82,7 +83,8 @@ impl Worker {
             events,
             starts: Some(starts),
             noticed: BTreeMap::new(),
-            relist,
+            requests,
+            arrivals: BTreeMap::new(),
             marks_checked: Instant::now(),
             folder,
             policies: None,
@@ -202,10 +204,11 @@ impl Worker {
     fn reconcile(&mut self) {
         // Events first: a container that is forgotten below is still known to them.
         self.drain();
+        let containers = self.containers();
         let outcome = self.reconciler.reconcile(
             &mut self.enforcer,
             self.policies.as_deref(),
-            self.listing.containers.as_deref().map(Vec::as_slice),
+            containers.as_deref().map(Vec::as_slice),
             &existing_cgroups,
         );
         let stored = self.stores.reconcile(self.policies.as_deref());

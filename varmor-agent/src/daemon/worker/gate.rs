@@ -1,11 +1,16 @@
 //! Answers to containers that wait at the start gate for being known.
 
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use tokio::sync::mpsc;
 use tracing::{debug, error, info, warn};
 use varmor_common::abi::Waiting;
+use varmor_common::policy::Enforcers;
 
 use super::Worker;
 use crate::containers::Container;
@@ -26,10 +31,21 @@ enum Answer {
     Bound,
     /// No policy is about it.
     Free,
-    /// It is the runtime's own, which makes a container that has no task yet.
+    /// It is the runtime's own, which makes the container.
     Runtime,
-    /// Not enough yet, or its policy cannot be put in force.
-    Wait,
+    /// The first program of this container, which a policy is about.
+    Arrived(Box<Container>),
+    /// It has to be asked for, or its policy cannot be put in force.
+    Wait(Missing),
+}
+
+/// What an answer needs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Missing {
+    Records,
+    Tasks,
+    /// A binding, which comes with the next reconciliation.
+    Nothing,
 }
 
 /// From now on this process answers; the result wakes it.
@@ -121,80 +137,159 @@ impl Worker {
         self.problems.remove("starts");
         self.noticed
             .retain(|process, _| waiting.iter().any(|(waits, _)| waits == process));
-        let mut is_unknown = false;
-        for (process, start) in waiting {
-            let noticed = *self.noticed.entry(process).or_insert_with(Instant::now);
-            let answer = self.answer(process, start, noticed);
-            let outcome = match answer {
-                Answer::Wait => {
-                    is_unknown = true;
-                    if noticed.elapsed() > LONG {
-                        self.problem("long start", || {
-                            error!(
-                                process,
-                                cgroup = start.cgroup,
-                                "a container waits for its policy and does not run yet"
-                            );
-                        });
+        let mut arrived = false;
+        let answers: Vec<_> = waiting
+            .into_iter()
+            .map(|(process, start)| {
+                let noticed = *self.noticed.entry(process).or_insert_with(Instant::now);
+                let answer = match self.answer(process, start, noticed) {
+                    Answer::Arrived(container) => {
+                        arrived = true;
+                        self.arrivals.insert(CgroupId(start.cgroup), *container);
+                        Answer::Wait(Missing::Nothing)
                     }
-                    continue;
-                }
-                Answer::Bound => self.enforcer.let_go(process),
-                Answer::Free => self
-                    .enforcer
-                    .set_free(&[CgroupId(start.cgroup)])
-                    .and_then(|()| self.enforcer.let_go(process)),
-                Answer::Runtime => self.enforcer.let_pass(process, CgroupId(start.cgroup)),
+                    answer => answer,
+                };
+                (process, start, answer)
+            })
+            .collect();
+        if arrived {
+            self.reconcile();
+        }
+        for (process, start, answer) in answers {
+            let cgroup = CgroupId(start.cgroup);
+            let answer = match answer {
+                Answer::Wait(Missing::Nothing) if self.is_bound(cgroup) => Answer::Bound,
+                answer => answer,
             };
-            match outcome {
-                Ok(()) => {
-                    self.problems.remove("long start");
-                    self.noticed.remove(&process);
-                    debug!(process, cgroup = start.cgroup, waited = ?noticed.elapsed(), "start goes on");
+            self.give(process, cgroup, &answer);
+        }
+    }
+
+    fn give(&mut self, process: u32, cgroup: CgroupId, answer: &Answer) {
+        let waited = self
+            .noticed
+            .get(&process)
+            .map_or(Duration::ZERO, Instant::elapsed);
+        let outcome = match answer {
+            Answer::Wait(_) | Answer::Arrived(_) => {
+                if matches!(answer, Answer::Wait(Missing::Records)) {
+                    self.requests.records.notify_one();
+                } else if matches!(answer, Answer::Wait(Missing::Tasks)) {
+                    self.requests.tasks.notify_one();
                 }
-                Err(error) => self.problem("let go", || error!(%error, process, "a start waits")),
+                if waited > LONG {
+                    self.problem("long start", || {
+                        error!(
+                            process,
+                            cgroup = cgroup.0,
+                            "a container waits for its policy and does not run yet"
+                        );
+                    });
+                }
+                return;
             }
+            Answer::Bound => self.enforcer.let_go(process),
+            Answer::Free => self
+                .enforcer
+                .set_free(&[cgroup])
+                .and_then(|()| self.enforcer.let_go(process)),
+            Answer::Runtime => self.enforcer.let_pass(process, cgroup),
+        };
+        match outcome {
+            Ok(()) => {
+                self.problems.remove("long start");
+                self.noticed.remove(&process);
+                debug!(process, cgroup = cgroup.0, ?waited, "start goes on");
+            }
+            Err(error) => self.problem("let go", || error!(%error, process, "a start waits")),
         }
-        if is_unknown {
-            self.relist.notify_one();
-        }
+    }
+
+    fn is_bound(&self, cgroup: CgroupId) -> bool {
+        self.enforcer
+            .bindings()
+            .is_ok_and(|bindings| bindings.iter().any(|(known, _)| *known == cgroup))
     }
 
     fn answer(&self, process: u32, start: Waiting, noticed: Instant) -> Answer {
         let cgroup = CgroupId(start.cgroup);
-        let bound = self
-            .enforcer
-            .bindings()
-            .is_ok_and(|bindings| bindings.iter().any(|(known, _)| *known == cgroup));
-        if bound {
+        if self.is_bound(cgroup) {
             return Answer::Bound;
         }
-        let (Some(policies), Some(containers)) = (&self.policies, &self.listing.containers) else {
-            return Answer::Wait;
+        let Some(policies) = &self.policies else {
+            return Answer::Wait(Missing::Nothing);
         };
-        // What an older list lacks may have come since.
-        if self.listing.taken.is_none_or(|taken| taken.into_std() < noticed) {
-            return Answer::Wait;
-        }
-        let Ok(named) = names_one_of(process, &self.listing.records) else {
-            // It is dead: there is nobody to wait for.
-            return Answer::Bound;
-        };
-        let by_name = || {
-            containers
+        let is_selected = |container: &Container| {
+            policies
                 .iter()
-                .find(|container| Some(container.id.as_str()) == named)
+                .any(|policy| policy.profile.part_for(Enforcers::BPF).is_some() && selects(policy, container))
         };
-        let by_cgroup = containers
-            .iter()
-            .find(|container| container.cgroup == Some(cgroup));
-        let container = by_cgroup.or_else(by_name);
-        match (container, named) {
-            (Some(container), _) if policies.iter().any(|policy| selects(policy, container)) => Answer::Wait,
-            // A record without a task: the entry point runs only after there is one.
-            (None, Some(id)) if !self.listing.sandboxes.contains(id) => Answer::Runtime,
-            _ => Answer::Free,
+        let is_new =
+            |taken: Option<tokio::time::Instant>| taken.is_some_and(|taken| taken.into_std() >= noticed);
+        // What older records lack may have come since.
+        if !is_new(self.listing.recorded) {
+            return Answer::Wait(Missing::Records);
         }
+        // Who is dead waits for nobody.
+        let Ok(named) = names_one_of(process, &self.listing.records.keys().map(String::as_str)) else {
+            return Answer::Bound;
+        };
+        let Ok(is_runtime) = is_runtime(process) else {
+            return Answer::Bound;
+        };
+        let records = named.and_then(|id| self.listing.records.get(id));
+        let Some(records) = records else {
+            // Its cgroup has a name of its own: only the process of a task tells whose it is.
+            if is_runtime {
+                return Answer::Runtime;
+            }
+            if !is_new(self.listing.taken) {
+                return Answer::Wait(Missing::Tasks);
+            }
+            let containers = self
+                .listing
+                .containers
+                .iter()
+                .flat_map(|containers| containers.iter());
+            let mut of_cgroup = containers.filter(|container| container.cgroup == Some(cgroup));
+            return if of_cgroup.any(is_selected) {
+                Answer::Wait(Missing::Nothing)
+            } else {
+                Answer::Free
+            };
+        };
+        let selected = records
+            .iter()
+            .filter(|record| !record.is_sandbox)
+            .map(|record| &record.container)
+            .find(|container| is_selected(container));
+        match selected {
+            None => Answer::Free,
+            Some(_) if is_runtime => Answer::Runtime,
+            Some(container) => Answer::Arrived(Box::new(Container {
+                pid: process,
+                cgroup: Some(cgroup),
+                ..container.clone()
+            })),
+        }
+    }
+
+    /// The containers of the list, and those that it will have.
+    pub(super) fn containers(&mut self) -> Option<Arc<Vec<Container>>> {
+        let listed = self.listing.containers.clone()?;
+        if self.arrivals.is_empty() {
+            return Some(listed);
+        }
+        let known: BTreeSet<CgroupId> = listed.iter().filter_map(|container| container.cgroup).collect();
+        let existing = super::existing_cgroups();
+        self.arrivals.retain(|cgroup, _| {
+            let is_there = existing.as_ref().is_none_or(|existing| existing.contains(cgroup));
+            is_there && !known.contains(cgroup)
+        });
+        let mut all = listed.to_vec();
+        all.extend(self.arrivals.values().cloned());
+        Some(Arc::new(all))
     }
 
     /// Cgroups that are gone need no mark; their numbers come back.
@@ -217,9 +312,38 @@ impl Worker {
         if self.own_pod().is_none() {
             return;
         }
-        match self.enforcer.set_gates(&std::collections::BTreeSet::new()) {
+        match self.enforcer.set_gates(&BTreeSet::new()) {
             Ok(()) => info!("the start gate is open until an agent is back"),
             Err(error) => warn!(%error, "the start gate stays closed"),
         }
+    }
+}
+
+/// Whether the runtime has yet to give the process the mounts of its container: until then it sees those of the runtime
+/// that started it. What executes then is the runtime itself, which makes a copy of itself.
+fn is_runtime(process: u32) -> io::Result<bool> {
+    let mounts = |process: u32| fs::read_link(format!("/proc/{process}/ns/mnt"));
+    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
+    let parent = status
+        .lines()
+        .find_map(|line| line.strip_prefix("PPid:"))
+        .and_then(|word| word.trim().parse().ok())
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no parent"))?;
+    let own = mounts(process)?;
+    Ok(match mounts(parent) {
+        Ok(of_parent) => own == of_parent,
+        // The parent is another container's or gone: the process is nobody's preparation.
+        Err(_) => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_with_the_mounts_of_its_parent_is_the_runtimes() {
+        assert!(is_runtime(std::process::id()).unwrap());
+        assert!(is_runtime(u32::MAX).is_err());
     }
 }
