@@ -8,6 +8,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
+    sync::OnceLock,
     thread,
     time::{Duration, Instant},
 };
@@ -69,6 +70,9 @@ const NONE_POLICY: &str = r"
       - rules: [disable-access-shadow]
 ";
 
+/// The cases that were asked for; all if there are none.
+static ONLY: OnceLock<Vec<String>> = OnceLock::new();
+
 /// The containers and their agent.
 struct Node {
     program: PathBuf,
@@ -104,6 +108,10 @@ impl Node {
 
 /// A row from a claim: what it found, or why it does not hold.
 fn row(id: &str, what: &str, claim: impl FnOnce() -> Result<Claim>) -> Row {
+    let only = ONLY.get().map(Vec::as_slice).unwrap_or_default();
+    if !only.is_empty() && !only.iter().any(|one| one == id) {
+        return Row::new(id, what, Verdict::Closed, "not asked for");
+    }
     said(match claim() {
         Ok(Claim::Holds(found)) => Row::new(id, what, Verdict::Closed, found),
         Ok(Claim::Open(found)) => Row::new(id, what, Verdict::Open, found),
@@ -232,10 +240,11 @@ fn wait(what: &str, limit: Duration, mut happened: impl FnMut() -> Result<bool>)
 }
 
 /// `None` if this is not the half with containers.
-pub(super) fn command(files: &Files) -> Result<Option<ExitCode>> {
+pub(super) fn command(files: &Files, only: &[String]) -> Result<Option<ExitCode>> {
     let Some(image) = &files.image else {
         return Ok(None);
     };
+    ONLY.get_or_init(|| only.to_vec());
     let code = if run(image, files)? {
         ExitCode::SUCCESS
     } else {

@@ -43,7 +43,7 @@ use session::Session;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only these cases [default: all that need no containers]
+    /// Only these cases [default: all of this half]
     #[arg(long)]
     only: Vec<String>,
     #[command(flatten)]
@@ -119,7 +119,7 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
         println!("{}", serde_json::to_string(&place::one(case, args.step)?)?);
     } else if let Some(operation) = here {
         here::command(operation, args.step)?;
-    } else if let Some(code) = containers::command(&args.files)? {
+    } else if let Some(code) = containers::command(&args.files, &args.only)? {
         return Ok(code);
     } else {
         return run(&args.only);
