@@ -18,7 +18,7 @@ fuzz_target!(|data: &[u8]| {
         }
     }
     // A head is hard to guess, so the bytes are also tried behind one.
-    let framed = [b"audit(1.002:3): ", data].concat();
+    let framed = [&b"audit(1.002:3): "[..], data].concat();
     judge(&parse_body(AVC, &framed).expect("the head is right"), data.len());
 });
 

@@ -187,3 +187,78 @@ fn attribute<'p>(
     let policy = selected.or_else(|| by_name(Enforcers::SECCOMP))?;
     Some((policy.profile.name.clone(), Some(policy)))
 }
+
+#[cfg(test)]
+mod tests {
+    use varmor_common::audit::parse;
+    use varmor_common::policy;
+    use varmor_common::profile::{self, NodeFacts};
+
+    use super::*;
+
+    fn object(enforcer: &str) -> PolicyObject {
+        let text = format!(
+            "apiVersion: crd.varmor.org/v1beta1\nkind: VarmorPolicy\nmetadata: {{name: web, namespace: demo}}\nspec:\n  \
+             target: {{kind: Pod, name: web}}\n  policy: {{enforcer: {enforcer}, mode: EnhanceProtect, \
+             enhanceProtect: {{attackProtectionRules: [{{rules: [disable-write-etc]}}]}}}}\n"
+        );
+        let loaded = policy::load("test.yaml", text.as_bytes());
+        let document = &loaded.documents[0];
+        PolicyObject {
+            identity: document.identity(),
+            kind: document.kind(),
+            namespace: document.namespace().map(str::to_owned),
+            name: document.name().to_owned(),
+            target: document.spec().unwrap().target.clone(),
+            profile: profile::build(document, &NodeFacts::default()).profile.unwrap(),
+        }
+    }
+
+    fn record(text: &str) -> Record {
+        parse(format!("type={text}").as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_record_is_ascribed_by_the_name_in_it() {
+        let policies = [object("AppArmorSeccomp")];
+        let whose = |text: &str| {
+            let found = attribute(&record(text), &policies, None);
+            found.map(|(name, policy)| (name, policy.is_some()))
+        };
+        let web = "varmor-demo-web".to_owned();
+        assert_eq!(
+            whose("1400 audit(1.002:3): profile=\"varmor-demo-web//t1\""),
+            Some((web.clone(), true))
+        );
+        assert_eq!(
+            whose("1400 audit(1.002:3): profile=\"varmor-run-1\""),
+            Some(("varmor-run-1".to_owned(), false))
+        );
+        assert_eq!(
+            whose("1326 audit(1.002:3): subj=varmor-demo-web (enforce) pid=1"),
+            Some((web, true))
+        );
+        assert_eq!(whose("1326 audit(1.002:3): subj=unconfined pid=1"), None);
+    }
+
+    #[test]
+    fn the_rule_behind_a_denial_of_apparmor_is_named() {
+        let mut trail = AuditTrail {
+            reader: Err("in a test".to_owned()),
+            judges: BTreeMap::new(),
+            said: Losses::default(),
+        };
+        let profile = object("AppArmor").profile;
+        let mut rule = |name: &str| {
+            let text = format!("1400 audit(1.002:3): operation=\"open\" name=\"{name}\" denied_mask=\"wc\"");
+            let found = trail.rule(&profile, &record(&text), "/bin/sh");
+            found.map(|(rule, origin)| (rule, origin.policy))
+        };
+        assert_eq!(
+            rule("/etc/passwd"),
+            Some(("disable-write-etc".to_owned(), "VarmorPolicy demo/web".to_owned()))
+        );
+        assert_eq!(rule("/srv/x"), None);
+        assert_eq!(trail.report().problem, "in a test");
+    }
+}
