@@ -6,6 +6,7 @@
 
 pub mod cli;
 pub mod containers;
+pub mod control;
 pub mod daemon;
 pub mod enforcer;
 pub mod events;

@@ -10,6 +10,8 @@ pub mod abi;
 #[cfg(feature = "std")]
 pub mod analysis;
 #[cfg(feature = "std")]
+pub mod audit;
+#[cfg(feature = "std")]
 pub mod compile;
 pub mod matcher;
 #[cfg(feature = "std")]

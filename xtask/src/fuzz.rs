@@ -27,7 +27,7 @@ pub(crate) struct Args {
 }
 
 const FOLDER: &str = "varmor-common/fuzz";
-const TARGETS: [&str; 7] = [
+const TARGETS: [&str; 8] = [
     "pattern",
     "matcher",
     "policy",
@@ -35,6 +35,7 @@ const TARGETS: [&str; 7] = [
     "seccomp",
     "operation",
     "event",
+    "audit",
 ];
 /// Longest input; the formats of all targets are lines of text.
 const LONGEST: u32 = 1024;

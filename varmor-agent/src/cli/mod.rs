@@ -1,6 +1,7 @@
 //! `varmor`: the command line.
 
 mod advise;
+mod agent;
 mod check;
 mod compile;
 mod diff;
@@ -58,6 +59,9 @@ enum Command {
     Advise(advise::Arguments),
     /// Show what this kernel can enforce and what is enforced
     Status(status::Arguments),
+    /// Tell the running agent something
+    #[command(subcommand)]
+    Agent(agent::Command),
     /// Show the version
     Version,
     /// Load every kernel program, attaching none, and print the verifier's statistics as JSON
@@ -95,6 +99,7 @@ impl Cli {
             Command::Diff(arguments) => diff::run(&arguments),
             Command::Advise(arguments) => advise::run(&arguments),
             Command::Status(arguments) => status::run(&arguments),
+            Command::Agent(command) => agent::run(&command),
             Command::Enter(arguments) => run::enter(&arguments),
             Command::Exercise(arguments) => exercise::run(&arguments),
             Command::LoadStats => load_stats::run(),

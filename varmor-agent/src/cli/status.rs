@@ -1,14 +1,15 @@
 //! `varmor status`: what this kernel can enforce, what is loaded, what was refused.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde::Serialize;
 
 use super::{Output, print};
+use crate::control::{Answer, AskError, Overview, Request, ask};
 use crate::daemon::agent_is_running;
-use crate::daemon::state::{POLICIES, Policies, ProtectedContainer, STATUS, Status, read};
+use crate::daemon::state::{POLICIES, Policies, ProtectedContainer, Records, STATUS, Status, read};
 use crate::enforcer::{Activity, Counters, Enforcer as _, HookState, LoadedProfile, bpf};
 use crate::kernel::{Support, probe};
 
@@ -49,6 +50,12 @@ struct Agent {
     policy_dir: PathBuf,
     containerd_problem: String,
     lost_lines: u64,
+    /// Its loop does not go round.
+    is_stuck: bool,
+    /// What it has not applied yet.
+    missing: Vec<String>,
+    records: Records,
+    lost_by_output: Vec<(String, u64)>,
 }
 
 /// A cgroup under a profile; the container's name if the agent reported it.
@@ -71,15 +78,9 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 fn collect(arguments: &Arguments) -> Report {
     let mut problems = Vec::new();
     let mut note = |what: &str, error: &dyn std::fmt::Display| problems.push(format!("{what}: {error}"));
-    let status: Status = read(&arguments.state_dir, STATUS)
-        .inspect_err(|error| note(STATUS, error))
-        .unwrap_or_default()
-        .unwrap_or_default();
-    let policies: Policies = read(&arguments.state_dir, POLICIES)
-        .inspect_err(|error| note(POLICIES, error))
-        .unwrap_or_default()
-        .unwrap_or_default();
     let running = agent_is_running(&arguments.state_dir);
+    let overview = of_agent(&arguments.state_dir, running, &mut note);
+    let Overview { status, policies, .. } = overview.clone();
 
     // The kernel is asked and not the agent's report: it knows what is enforced also when the agent is dead.
     let options = bpf::Options {
@@ -145,6 +146,10 @@ fn collect(arguments: &Arguments) -> Report {
                 String::new()
             },
             lost_lines: status.lost_lines,
+            is_stuck: running && !overview.is_alive,
+            missing: overview.missing,
+            records: status.records,
+            lost_by_output: status.lost_by_output,
         },
         profiles,
         containers,
@@ -153,6 +158,33 @@ fn collect(arguments: &Arguments) -> Report {
         hooks,
         policies,
         problems,
+    }
+}
+
+/// What the agent says, or what it wrote down last.
+fn of_agent(
+    state_dir: &Path,
+    is_running: bool,
+    note: &mut impl FnMut(&str, &dyn std::fmt::Display),
+) -> Overview {
+    if is_running {
+        match ask(state_dir, &Request::Status) {
+            Ok(Answer::Status(overview)) => return *overview,
+            Ok(_) => note("the agent, so its last reports are shown", &AskError::Other),
+            Err(error) => note("the agent, so its last reports are shown", &error),
+        }
+    }
+    Overview {
+        status: read(state_dir, STATUS)
+            .inspect_err(|error| note(STATUS, error))
+            .unwrap_or_default()
+            .unwrap_or_default(),
+        policies: read(state_dir, POLICIES)
+            .inspect_err(|error| note(POLICIES, error))
+            .unwrap_or_default()
+            .unwrap_or_default(),
+        is_alive: true,
+        missing: Vec::new(),
     }
 }
 
@@ -187,6 +219,13 @@ fn write_report(text: &mut String, report: &Report) -> std::fmt::Result {
     if !report.agent.containerd_problem.is_empty() {
         writeln!(text, "containerd: {}", report.agent.containerd_problem)?;
     }
+    if report.agent.is_stuck {
+        writeln!(text, "the agent does not get on: its loop does not go round")?;
+    }
+    for missing in &report.agent.missing {
+        writeln!(text, "not applied: {missing}")?;
+    }
+    write_records(text, &report.agent)?;
     for file in report.policies.files.iter().filter(|_| report.agent.running) {
         writeln!(
             text,
@@ -263,6 +302,35 @@ fn write_report(text: &mut String, report: &Report) -> std::fmt::Result {
     Ok(())
 }
 
+/// How violations of the other enforcers are heard of, and what got lost on the way.
+fn write_records(text: &mut String, agent: &Agent) -> std::fmt::Result {
+    if !agent.running {
+        return Ok(());
+    }
+    let Records {
+        source,
+        problem,
+        lost,
+    } = &agent.records;
+    if !problem.is_empty() {
+        writeln!(
+            text,
+            "violations of AppArmor and seccomp are in no log: {problem}"
+        )?;
+    } else if !source.is_empty() {
+        writeln!(
+            text,
+            "violations of AppArmor and seccomp from the {source}; lost: {} overruns, {} in gaps of the log, {} in the \
+             kernel, {} in the queue, {} unreadable",
+            lost.overruns, lost.log_gaps, lost.kernel, lost.queue, lost.unreadable
+        )?;
+    }
+    for (output, lost) in agent.lost_by_output.iter().filter(|(_, lost)| *lost > 0) {
+        writeln!(text, "violations that {output} has not got: {lost}")?;
+    }
+    Ok(())
+}
+
 /// Verdicts of a profile and its busiest rules.
 fn write_activity(text: &mut String, report: &Report, profile: &str) -> std::fmt::Result {
     const RULES: usize = 5;
@@ -299,6 +367,11 @@ mod tests {
                 running,
                 pid: running.then_some(9),
                 version: "0.1.0".into(),
+                records: Records {
+                    problem: "audit netlink: not permitted".into(),
+                    ..Records::default()
+                },
+                lost_by_output: vec![("otlp".into(), 6), ("stdout".into(), 0)],
                 ..Agent::default()
             },
             profiles: vec![LoadedProfile {
@@ -352,6 +425,8 @@ mod tests {
             "too deep: 2",
             "not enforced: disallow-x",
             "6 times disable-write-etc",
+            "in no log: audit netlink: not permitted",
+            "otlp has not got: 6",
             "loaded 1, attached 0, calls left out by the kernel 4",
         ] {
             assert!(text.contains(part), "{part} is missing in {text}");

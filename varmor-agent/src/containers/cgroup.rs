@@ -89,6 +89,16 @@ impl Hierarchy {
         Ok(CgroupId(metadata.ino()))
     }
 
+    /// The cgroup of a process and those above it, the innermost first, without the root.
+    pub fn of_process(&self, pid: u32) -> Result<Vec<CgroupId>, CgroupError> {
+        let path = process_path(pid)?;
+        let own = Path::new(path.trim_start_matches('/'));
+        own.ancestors()
+            .filter(|folder| !folder.as_os_str().is_empty())
+            .map(|folder| self.id(&self.root.join(folder)))
+            .collect()
+    }
+
     /// The cgroups at and below this one that hold processes now.
     pub fn populated(&self, top: CgroupId) -> Result<Vec<CgroupId>, CgroupError> {
         let mut found = Vec::new();

@@ -2,11 +2,17 @@
 //!
 //! One task owns the enforcer and everything that it is told comes to it as a message; nothing else holds it.
 
+mod http;
 mod lock;
+mod metrics;
 mod node;
+mod notify;
 mod options;
 mod privileges;
+mod services;
+mod socket;
 pub mod state;
+mod view;
 mod worker;
 
 use std::path::Path;
@@ -22,17 +28,19 @@ use varmor_common::profile::Disk;
 pub use options::Options;
 
 use self::lock::InstanceLock;
+use self::view::View;
 use self::worker::Worker;
 use crate::enforcer::seccomp::SeccompStore;
 use crate::enforcer::{EnforcerError, ProfileStore, apparmor, bpf};
-use crate::events::{LogFile, Recorder};
+use crate::events::{LogFile, Outbox, Recorder, Rotation, otlp, standard_output};
+use crate::logging::LogLevel;
 use crate::reconcile::Stores;
 use crate::source::{Catalog, folder};
 use crate::{containers, kernel, logging};
 
 /// Runs until SIGTERM or SIGINT; enforcement stays in place then.
 pub fn run(options: Options) -> anyhow::Result<()> {
-    logging::install(options.log_format, &options.log_level)?;
+    let log_level = logging::install(options.log_format, &options.log_level)?;
     privileges::drop_others()?;
     create_state_dir(&options.state_dir)?;
     let _lock = InstanceLock::take(&options.state_dir)?;
@@ -40,10 +48,10 @@ pub fn run(options: Options) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("start the runtime")?;
-    runtime.block_on(serve(options))
+    runtime.block_on(serve(options, log_level))
 }
 
-async fn serve(options: Options) -> anyhow::Result<()> {
+async fn serve(options: Options, log_level: LogLevel) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
 
@@ -70,8 +78,7 @@ async fn serve(options: Options) -> anyhow::Result<()> {
         Arc::clone(&requests),
     ));
 
-    let node = node::identity(options.node_name.as_deref());
-    let recorder = Recorder::new(node, LogFile::new(options.violations_log.clone()));
+    let recorder = recorder(&options)?;
     let mut stores = Stores::default();
     let app_armor = apparmor::open(&options.state_dir);
     stores.add(
@@ -82,7 +89,12 @@ async fn serve(options: Options) -> anyhow::Result<()> {
         .map(|store| Box::new(store) as Box<dyn ProfileStore>)
         .map_err(|error| EnforcerError::kernel("open the folder of seccomp profiles", error));
     stores.add(Enforcers::SECCOMP, seccomp);
-    let mut worker = Worker::new(&options, enforcer, stores, folder, recorder, requests)?;
+    let view = View::new(recorder.node_name());
+    if let Some(address) = options.metrics_address {
+        http::start(address, Arc::clone(&view))?;
+    }
+    socket::start(&options.state_dir, Arc::clone(&view), log_level)?;
+    let mut worker = Worker::new(&options, enforcer, stores, folder, recorder, view, requests)?;
 
     tokio::select! {
         outcome = worker.run(rescan, listing) => outcome?,
@@ -93,6 +105,31 @@ async fn serve(options: Options) -> anyhow::Result<()> {
     }
     worker.finish();
     Ok(())
+}
+
+/// The end of every violation's way: the log file, and what else was asked for.
+fn recorder(options: &Options) -> anyhow::Result<Recorder> {
+    let metadata = options.audit_event_metadata.clone().unwrap_or_default();
+    let node = node::identity(options.node_name.as_deref(), metadata.0);
+    let rotation = Rotation {
+        max_size: options.violations_max_size << 20,
+        backups: options.violations_backups,
+    };
+    let file = LogFile::with_rotation(options.violations_log.clone(), rotation);
+    let mut recorder = Recorder::new(node, file);
+    if options.violations_stdout {
+        recorder.add(standard_output().context("start the thread for standard output")?);
+    }
+    if let Some(endpoint) = &options.otlp_endpoint {
+        let (outbox, inbox) = Outbox::new("otlp");
+        recorder.add(outbox);
+        let endpoint = endpoint.clone();
+        services::spawn("otlp", async move {
+            otlp::export(inbox, endpoint).await;
+            Ok(())
+        })?;
+    }
+    Ok(recorder)
 }
 
 /// Is an agent with this state folder alive?

@@ -3,7 +3,6 @@
 use std::fs;
 
 use serde_json::{Map, Value};
-use tracing::warn;
 use varmor_common::profile::{Disk, NodeFacts};
 
 use crate::events::Node;
@@ -11,14 +10,7 @@ use crate::text::{MAX_NAME, clean};
 
 /// Name and metadata for violations.
 #[must_use]
-pub(super) fn identity(name: Option<&str>) -> Node {
-    let metadata = match std::env::var("AUDIT_EVENT_METADATA") {
-        Ok(text) => serde_json::from_str::<Map<String, Value>>(&text).unwrap_or_else(|error| {
-            warn!(%error, "AUDIT_EVENT_METADATA is not a JSON object; it is left out");
-            Map::new()
-        }),
-        Err(_) => Map::new(),
-    };
+pub(super) fn identity(name: Option<&str>, metadata: Map<String, Value>) -> Node {
     let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
     Node {
         name: clean(&name.map_or_else(host, str::to_owned), MAX_NAME),
@@ -67,7 +59,7 @@ mod tests {
 
     #[test]
     fn given_name_is_cleaned() {
-        assert_eq!(identity(Some("a\nb")).name, "a\\u{a}b");
-        assert!(!identity(None).name.is_empty());
+        assert_eq!(identity(Some("a\nb"), Map::new()).name, "a\\u{a}b");
+        assert!(!identity(None, Map::new()).name.is_empty());
     }
 }

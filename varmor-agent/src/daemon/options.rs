@@ -1,11 +1,33 @@
 //! The flags of `varmor-agent`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::Parser;
+use serde_json::{Map, Value};
 
 use crate::enforcer::bpf::WithoutAgent;
+use crate::events::otlp::Endpoint;
 use crate::logging::LogFormat;
+
+/// What is added to every violation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Metadata(pub Map<String, Value>);
+
+impl FromStr for Metadata {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        // An empty variable is what a chart writes that sets nothing.
+        if text.trim().is_empty() {
+            return Ok(Self::default());
+        }
+        serde_json::from_str(text)
+            .map(Self)
+            .map_err(|error| format!("not a JSON object such as `{{\"cluster\": \"a\"}}`: {error}"))
+    }
+}
 
 /// Protects the containers of this machine as the policies in a folder say.
 #[derive(Clone, Debug, Parser)]
@@ -30,6 +52,24 @@ pub struct Options {
     pub node_name: Option<String>,
     #[arg(long, value_name = "FILE", default_value = "/var/log/varmor/violations.log")]
     pub violations_log: PathBuf,
+    /// Size in MiB at which the log of violations is put aside
+    #[arg(long, value_name = "MIB", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    pub violations_max_size: u64,
+    /// Logs of violations that are kept beside the current one
+    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub violations_backups: u32,
+    /// Also write violations to standard output, as JSON lines
+    #[arg(long)]
+    pub violations_stdout: bool,
+    /// Also send violations as OpenTelemetry logs to this collector: `http://127.0.0.1:4318`
+    #[arg(long, value_name = "URL")]
+    pub otlp_endpoint: Option<Endpoint>,
+    /// JSON object that is added to every violation, as `metadata`
+    #[arg(long, value_name = "JSON", env = "AUDIT_EVENT_METADATA")]
+    pub audit_event_metadata: Option<Metadata>,
+    /// Serve /metrics, /healthz and /readyz at this address
+    #[arg(long, value_name = "HOST:PORT")]
+    pub metrics_address: Option<SocketAddr>,
     /// Folder for the lock and the reports that `varmor status` reads
     #[arg(long, value_name = "DIR", default_value = "/run/varmor")]
     pub state_dir: PathBuf,
@@ -62,6 +102,40 @@ mod tests {
             Options::try_parse_from(["varmor-agent", "--policy-dir", "/p", "--log-format", "json"]).unwrap();
         assert_eq!(options.log_format, LogFormat::Json);
         assert_eq!(options.bpffs, PathBuf::from("/sys/fs/bpf/varmor"));
+        assert_eq!(options.metrics_address, None);
         assert_eq!(options.seccomp_dir, PathBuf::from("/var/lib/kubelet/seccomp"));
+    }
+
+    #[test]
+    fn bad_metadata_is_an_error_at_the_start() {
+        let parse = |text: &str| {
+            Options::try_parse_from([
+                "varmor-agent",
+                "--policy-dir",
+                "/p",
+                "--audit-event-metadata",
+                text,
+            ])
+        };
+        let good = parse(r#"{"cluster": "a"}"#)
+            .unwrap()
+            .audit_event_metadata
+            .unwrap();
+        assert_eq!(good.0["cluster"], "a");
+        assert!(parse("").unwrap().audit_event_metadata.unwrap().0.is_empty());
+        for bad in ["{", "[]", "\"text\""] {
+            let error = parse(bad).unwrap_err().to_string();
+            assert!(error.contains("not a JSON object"), "{error}");
+        }
+    }
+
+    #[test]
+    fn collector_must_be_reachable_without_tls() {
+        let parse = |url: &str| {
+            Options::try_parse_from(["varmor-agent", "--policy-dir", "/p", "--otlp-endpoint", url])
+        };
+        assert!(parse("http://127.0.0.1:4318").is_ok());
+        let error = parse("https://collector:4318").unwrap_err().to_string();
+        assert!(error.contains("only http"), "{error}");
     }
 }

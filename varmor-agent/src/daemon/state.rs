@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::enforcer::{Activity, Counters, LoadedProfile};
+use crate::events::audit::Losses;
 use crate::files;
 
 pub const POLICIES: &str = "policies.json";
@@ -70,6 +71,21 @@ pub struct Status {
     pub activity: Vec<Activity>,
     /// Violations that are in no log because the file could not be written.
     pub lost_lines: u64,
+    #[serde(default)]
+    pub records: Records,
+    /// Violations that other outputs have not got.
+    #[serde(default)]
+    pub lost_by_output: Vec<(String, u64)>,
+}
+
+/// How the agent hears of `AppArmor` and seccomp.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Records {
+    /// `audit netlink`, `kernel log`, or empty.
+    pub source: String,
+    /// Why there is no source.
+    pub problem: String,
+    pub lost: Losses,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,6 +129,12 @@ impl<T: Serialize + PartialEq> Report<T> {
         files::replace(&self.path, &text)?;
         self.last = Some(report);
         Ok(())
+    }
+
+    /// What stands in the file.
+    #[must_use]
+    pub fn last(&self) -> Option<&T> {
+        self.last.as_ref()
     }
 
     #[must_use]

@@ -1,6 +1,8 @@
 //! The one task that owns the enforcer: takes in changes, reconciles, records events, reports.
 
+mod audit;
 mod gate;
+mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,18 +12,19 @@ use anyhow::Context as _;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tracing::{error, info, warn};
-use varmor_common::policy::{self, Enforcers};
+use varmor_common::policy;
 
+use self::audit::AuditTrail;
+use super::notify;
 use super::options::Options;
-use super::state::{
-    POLICIES, Policies, PolicyFile, PolicyState, ProtectedContainer, Report, RuntimeState, STATUS, Status,
-};
+use super::state::{POLICIES, Policies, Report, STATUS, Status};
+use super::view::View;
 use crate::containers::cgroup::Hierarchy;
 use crate::containers::{Container, Listing, Requests};
 use crate::enforcer::bpf::BpfEnforcer;
-use crate::enforcer::{Activity, CgroupId, Enforcer as _};
+use crate::enforcer::{CgroupId, Enforcer as _};
 use crate::events::{Recorder, wake_on};
-use crate::reconcile::{Held, Reconciler, Stores};
+use crate::reconcile::{Reconciler, Stores};
 use crate::source::folder::Folder;
 use crate::source::{FileState, PolicyObject};
 
@@ -49,7 +52,14 @@ pub(super) struct Worker {
     marks_checked: Instant,
     reconciler: Reconciler,
     stores: Stores,
+    audit: AuditTrail,
     recorder: Recorder,
+    view: Arc<View>,
+    /// Of the last reconciliation.
+    failures: usize,
+    /// systemd knows that the policies are in the kernel.
+    is_announced: bool,
+    watchdog: Option<Instant>,
     policies_report: Report<Policies>,
     status_report: Report<Status>,
     problems: BTreeSet<&'static str>,
@@ -66,6 +76,7 @@ impl Worker {
         stores: Stores,
         folder: Folder,
         recorder: Recorder,
+        view: Arc<View>,
         requests: Arc<Requests>,
     ) -> anyhow::Result<Self> {
         let events = match enforcer.event_fd() {
@@ -91,7 +102,12 @@ impl Worker {
             listing: Listing::default(),
             reconciler: Reconciler::default(),
             stores,
+            audit: AuditTrail::open(),
             recorder,
+            view,
+            failures: 0,
+            is_announced: false,
+            watchdog: None,
             policies_report: Report::new(&options.state_dir, POLICIES),
             status_report: Report::new(&options.state_dir, STATUS),
             problems: BTreeSet::new(),
@@ -111,6 +127,8 @@ impl Worker {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut unsettled = false;
         loop {
+            self.view.beat();
+            self.tell_systemd();
             tokio::select! {
                 Some(()) = rescan.recv() => {
                     unsettled = self.scan();
@@ -128,9 +146,14 @@ impl Worker {
                 }
                 Some(()) = next(self.starts.as_mut()) => self.answer_starts(),
                 Some(()) = next(self.events.as_mut()) => self.drain(),
+                Some(observed) = self.audit.next() => {
+                    self.take_record(&observed);
+                    self.take_records();
+                }
                 _ = tick.tick() => {
                     self.drain();
                     self.repetitions();
+                    self.take_records();
                     self.recorder.tick();
                     self.restore_pins();
                     self.reconcile();
@@ -142,10 +165,26 @@ impl Worker {
         }
     }
 
+    /// Ready as soon as the policies are in the kernel: container runtimes wait for it, so it cannot wait for them.
+    fn tell_systemd(&mut self) {
+        if !self.is_announced && self.policies.is_some() {
+            self.is_announced = true;
+            notify::send("READY=1");
+        }
+        if self
+            .watchdog
+            .is_none_or(|last| last.elapsed() >= notify::WATCHDOG)
+        {
+            self.watchdog = Some(Instant::now());
+            notify::send("WATCHDOG=1");
+        }
+    }
+
     /// Writes what is still pending.
     pub(super) fn finish(&mut self) {
         self.drain();
         self.repetitions();
+        self.take_records();
         self.recorder.finish();
         self.leave_gates();
         self.report();
@@ -196,6 +235,7 @@ impl Worker {
             }
         }
         if self.policies.is_none() || !scan.changed.is_empty() {
+            self.audit.forget_judges();
             self.policies = Some(self.folder.catalog().objects().cloned().collect());
         }
         scan.unsettled
@@ -212,6 +252,9 @@ impl Worker {
             &existing_cgroups,
         );
         let stored = self.stores.reconcile(self.policies.as_deref());
+        self.failures = outcome.failures;
+        self.view.loaded(self.reconciler.take_loads());
+        self.view.loaded(self.stores.take_loads());
         let is_complete = self.policies.is_some() && self.listing.containers.is_some();
         if is_complete && outcome.failures == 0 && !self.is_retired {
             self.retire();
@@ -280,141 +323,11 @@ impl Worker {
         }
     }
 
-    /// Says how many events are in no log since the last time.
-    fn left_out(&mut self, activity: &[Activity]) {
-        for profile in activity {
-            let now = (profile.limited, profile.lost);
-            let before = self
-                .left_out
-                .insert(profile.profile.clone(), now)
-                .unwrap_or_default();
-            let (limited, lost) = (now.0.saturating_sub(before.0), now.1.saturating_sub(before.1));
-            if limited + lost > 0 {
-                warn!(profile = %profile.profile, limited, lost, "events of this profile are in no log");
-            }
-        }
-    }
-
-    fn report(&mut self) {
-        let policies = self.policies_state();
-        if let Err(error) = self.policies_report.write(policies) {
-            let path = self.policies_report.path().display().to_string();
-            self.problem(
-                "policies report",
-                || warn!(path, %error, "report cannot be written"),
-            );
-        }
-        let status = self.status();
-        self.left_out(&status.activity);
-        if let Err(error) = self.status_report.write(status) {
-            let path = self.status_report.path().display().to_string();
-            self.problem(
-                "status report",
-                || warn!(path, %error, "report cannot be written"),
-            );
-        }
-    }
-
-    fn policies_state(&self) -> Policies {
-        let object = |object: &PolicyObject, file: FileState| {
-            let refusal = self.reconciler.refusal(&object.profile.name);
-            let enforced = match refusal {
-                Some(_) => "refused",
-                None if !object.profile.enforcers.contains(Enforcers::BPF) => "not for BPF",
-                None if !self.reconciler.is_applied(&object.profile) => "pending",
-                None if file == FileState::Ok => "current",
-                None => "last-good",
-            };
-            PolicyState {
-                policy: object.identity.clone(),
-                profile: object.profile.name.clone(),
-                rules: object.profile.rules.len(),
-                enforced: enforced.to_owned(),
-                message: refusal.unwrap_or_default().to_owned(),
-                by_runtime: self
-                    .stores
-                    .held(&object.profile)
-                    .map(|(enforcer, held)| by_runtime(enforcer, &object.profile.name, held))
-                    .collect(),
-            }
-        };
-        let files = self.folder.catalog().files().map(|(name, status)| PolicyFile {
-            file: name.to_owned(),
-            state: status.state.as_str().to_owned(),
-            message: status.message.clone(),
-            diagnostics: status.diagnostics.iter().map(policy::render).collect(),
-            objects: status
-                .objects
-                .iter()
-                .map(|policy| object(policy, status.state))
-                .collect(),
-        });
-        Policies {
-            files: files.collect(),
-        }
-    }
-
-    fn status(&self) -> Status {
-        let activity = self.enforcer.activity().unwrap_or_default();
-        let containers = self
-            .reconciler
-            .protected()
-            .map(|(cgroup, known)| ProtectedContainer {
-                container: known.container.id.clone(),
-                name: known.container.display_name(),
-                profile: known.profile.clone().unwrap_or_default(),
-                cgroup: cgroup.0,
-            });
-        Status {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            pid: std::process::id(),
-            policy_dir: self.options.policy_dir.clone(),
-            containerd_problem: self.listing.problem.clone().unwrap_or_default(),
-            profiles: self.enforcer.profiles().unwrap_or_default(),
-            containers: containers.collect(),
-            activity,
-            counters: self.enforcer.counters().unwrap_or_default(),
-            lost_lines: self.recorder.lost().file,
-        }
-    }
-
     /// Says a lasting problem once.
     fn problem(&mut self, name: &'static str, say: impl FnOnce()) {
         if self.problems.insert(name) {
             say();
         }
-    }
-}
-
-fn by_runtime(enforcer: Enforcers, profile: &str, held: Held) -> RuntimeState {
-    let (state, rules, message, unsupported) = match held {
-        Held::Loaded(stored) => (
-            "loaded",
-            stored.rules,
-            format!(
-                "a container gets it only if its settings name {}",
-                named(enforcer, profile)
-            ),
-            stored.unsupported,
-        ),
-        Held::Refused(message) => ("refused", 0, message, Vec::new()),
-        Held::Pending => ("pending", 0, String::new(), Vec::new()),
-    };
-    RuntimeState {
-        enforcer: enforcer.to_string(),
-        state: state.to_owned(),
-        rules,
-        message,
-        unsupported,
-    }
-}
-
-/// How the settings of a container name a profile.
-fn named(enforcer: Enforcers, profile: &str) -> String {
-    if enforcer == Enforcers::SECCOMP {
-        format!("the seccompProfile of type Localhost with localhostProfile `{profile}`")
-    } else {
-        format!("the profile `localhost/{profile}`")
     }
 }
 

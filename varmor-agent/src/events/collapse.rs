@@ -50,6 +50,11 @@ impl Collapse {
         self.push(violation, now)
     }
 
+    /// The event of the last seconds with this identity.
+    pub(super) fn remembered(&self, identity: u64) -> Option<&Violation> {
+        self.recent.get(&identity).map(|(_, violation)| violation)
+    }
+
     /// Takes repetitions that the kernel only counted.
     pub(super) fn repeat(&mut self, identity: u64, count: u64, now: Instant) -> Option<Violation> {
         let (_, violation) = self.recent.remove(&identity)?;
@@ -114,8 +119,11 @@ impl Collapse {
 
 impl Key {
     fn of(violation: &Violation) -> Self {
-        // The peer of a ptrace is no part of what makes two attempts equal: a scan tries every process.
+        // The peer of a ptrace is no part of what makes two attempts equal: a scan tries every process. Nor are the
+        // number and the time of a record.
         let detail = match &violation.event {
+            Detail::AppArmor(detail) => Detail::AppArmor(Box::new(detail.without_occasion())),
+            Detail::Seccomp(detail) => Detail::Seccomp(detail.without_occasion()),
             Detail::Ptrace {
                 permission, external, ..
             } => Detail::Ptrace {

@@ -6,6 +6,7 @@ use serde::Serialize;
 use thiserror::Error;
 use varmor_common::abi;
 
+use super::audit::{AppArmorDetail, SeccompDetail};
 use super::names;
 use crate::enforcer::{CgroupId, KernelEvent};
 use crate::text::{comm, from_kernel};
@@ -37,6 +38,9 @@ pub enum Action {
     Denied,
     Audit,
     Allowed,
+    /// Logged and allowed: what a seccomp filter says about a call that is to be logged.
+    #[serde(rename = "AUDIT|ALLOWED")]
+    AuditAllowed,
 }
 
 /// The task that asked.
@@ -94,6 +98,11 @@ pub enum Detail {
     Namespace {
         namespace: String,
     },
+    /// Has an operation of its own, in the kernel's words.
+    #[serde(untagged)]
+    AppArmor(Box<AppArmorDetail>),
+    #[serde(untagged)]
+    Seccomp(SeccompDetail),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -123,6 +132,18 @@ pub struct Address {
     /// As the kernel judged it: an IPv4-mapped IPv6 address is the IPv4 address.
     pub ip: IpAddr,
     pub port: u16,
+}
+
+impl Detail {
+    /// Who asked and decided, as vArmor calls it.
+    #[must_use]
+    pub const fn enforcer(&self) -> &'static str {
+        match self {
+            Self::AppArmor(_) => "AppArmor",
+            Self::Seccomp(_) => "Seccomp",
+            _ => "BPF",
+        }
+    }
 }
 
 /// Numbers of the texts.

@@ -7,14 +7,27 @@ use std::path::{Path, PathBuf};
 
 use crate::files;
 
-/// Size at which a file is put aside.
-const MAX_SIZE: u64 = 10 << 20;
-/// Files that are kept beside the current one.
-const BACKUPS: u32 = 3;
+/// When a file is put aside, and how many are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rotation {
+    /// Bytes at which a file is put aside.
+    pub max_size: u64,
+    /// Files that are kept beside the current one.
+    pub backups: u32,
+}
+
+impl Default for Rotation {
+    fn default() -> Self {
+        Self {
+            max_size: 10 << 20,
+            backups: 3,
+        }
+    }
+}
 
 pub struct LogFile {
     path: PathBuf,
-    max_size: u64,
+    rotation: Rotation,
     file: Option<File>,
     size: u64,
     lost: u64,
@@ -23,13 +36,14 @@ pub struct LogFile {
 impl LogFile {
     #[must_use]
     pub fn new(path: PathBuf) -> Self {
-        Self::with_max_size(path, MAX_SIZE)
+        Self::with_rotation(path, Rotation::default())
     }
 
-    fn with_max_size(path: PathBuf, max_size: u64) -> Self {
+    #[must_use]
+    pub fn with_rotation(path: PathBuf, rotation: Rotation) -> Self {
         Self {
             path,
-            max_size,
+            rotation,
             file: None,
             size: 0,
             lost: 0,
@@ -63,7 +77,7 @@ impl LogFile {
         if self.file.is_none() {
             self.open()?;
         }
-        if self.size > 0 && self.size + length > self.max_size {
+        if self.size > 0 && self.size + length > self.rotation.max_size {
             self.rotate()?;
             self.open()?;
         }
@@ -107,7 +121,10 @@ impl LogFile {
     /// `violations.log` -> `.1` -> `.2` -> `.3`; each step is a rename, so no line is ever copied.
     fn rotate(&mut self) -> io::Result<()> {
         self.file = None;
-        for number in (1..BACKUPS).rev() {
+        if self.rotation.backups == 0 {
+            return fs::remove_file(&self.path);
+        }
+        for number in (1..self.rotation.backups).rev() {
             rename_if_there(&self.backup(number), &self.backup(number + 1))?;
         }
         rename_if_there(&self.path, &self.backup(1))
@@ -134,7 +151,11 @@ mod tests {
     fn lab(max_size: u64) -> (tempfile::TempDir, LogFile) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("varmor/violations.log");
-        (folder, LogFile::with_max_size(path, max_size))
+        let rotation = Rotation {
+            max_size,
+            ..Rotation::default()
+        };
+        (folder, LogFile::with_rotation(path, rotation))
     }
 
     #[test]
@@ -163,6 +184,16 @@ mod tests {
     }
 
     #[test]
+    fn without_backups_only_the_current_file_is_there() {
+        let (folder, mut log) = lab(8);
+        log.rotation.backups = 0;
+        log.write("line 1").unwrap();
+        log.write("line 2").unwrap();
+        assert_eq!(fs::read_to_string(log.path()).unwrap(), "line 2\n");
+        assert_eq!(fs::read_dir(folder.path().join("varmor")).unwrap().count(), 1);
+    }
+
+    #[test]
     fn line_larger_than_a_file_is_written_whole() {
         let (_folder, mut log) = lab(8);
         log.write("a line of more than eight bytes").unwrap();
@@ -174,7 +205,7 @@ mod tests {
     fn restart_continues_the_file() {
         let (_folder, mut log) = lab(1000);
         log.write("one").unwrap();
-        let mut again = LogFile::with_max_size(log.path().to_owned(), 1000);
+        let mut again = LogFile::new(log.path().to_owned());
         again.write("two").unwrap();
         assert_eq!(fs::read_to_string(log.path()).unwrap(), "one\ntwo\n");
     }

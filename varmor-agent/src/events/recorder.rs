@@ -7,6 +7,8 @@ use tracing::{error, warn};
 use super::collapse::Collapse;
 use super::event::Event;
 use super::log_file::LogFile;
+use super::outbox::Outbox;
+use super::tally::Tally;
 use super::violation::{Node, Violation};
 use crate::containers::Container;
 use crate::enforcer::{KernelEvent, Resolution};
@@ -18,6 +20,8 @@ pub struct Recorder {
     node: Node,
     file: LogFile,
     collapse: Collapse,
+    tally: Tally,
+    outboxes: Vec<Outbox>,
     unreadable: u64,
     failure_reported: Option<Instant>,
 }
@@ -38,9 +42,27 @@ impl Recorder {
             node,
             file,
             collapse: Collapse::default(),
+            tally: Tally::default(),
+            outboxes: Vec::new(),
             unreadable: 0,
             failure_reported: None,
         }
+    }
+
+    /// Also hands every line to this output.
+    pub fn add(&mut self, outbox: Outbox) {
+        self.outboxes.push(outbox);
+    }
+
+    #[must_use]
+    pub fn node_name(&self) -> &str {
+        &self.node.name
+    }
+
+    /// How many violations there were of each sort.
+    #[must_use]
+    pub fn tally(&self) -> &Tally {
+        &self.tally
     }
 
     pub fn record(&mut self, raw: &KernelEvent, resolution: Resolution, container: Option<&Container>) {
@@ -56,13 +78,32 @@ impl Recorder {
         };
         let (wall, identity) = (wall_clock(event.monotonic), event.identity);
         let violation = Violation::new(event, resolution, container, &self.node, wall, SystemTime::now());
+        self.tally.add(&violation);
         if let Some(line) = self.collapse.event(violation, identity, Instant::now()) {
+            self.write(&line);
+        }
+    }
+
+    /// Takes an event of the audit; `wall` is its time in nanoseconds since the epoch.
+    pub fn record_audit(
+        &mut self,
+        event: Event,
+        wall: u64,
+        resolution: Resolution,
+        container: Option<&Container>,
+    ) {
+        let violation = Violation::new(event, resolution, container, &self.node, wall, SystemTime::now());
+        self.tally.add(&violation);
+        if let Some(line) = self.collapse.push(violation, Instant::now()) {
             self.write(&line);
         }
     }
 
     /// Takes repetitions of an event that the kernel only counted.
     pub fn repeat(&mut self, identity: u64, count: u64) {
+        if let Some(violation) = self.collapse.remembered(identity) {
+            self.tally.add_repeated(violation, count);
+        }
         if let Some(line) = self.collapse.repeat(identity, count, Instant::now()) {
             self.write(&line);
         }
@@ -75,11 +116,19 @@ impl Recorder {
         }
     }
 
-    /// Writes everything that is still held.
+    /// Writes everything that is still held, and gives the outputs a moment for what waits.
     pub fn finish(&mut self) {
         for line in self.collapse.finish() {
             self.write(&line);
         }
+        for outbox in self.outboxes.drain(..) {
+            outbox.close();
+        }
+    }
+
+    /// Lines that each output beside the file has lost.
+    pub fn lost_by_output(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.outboxes.iter().map(|outbox| (outbox.name(), outbox.lost()))
     }
 
     #[must_use]
@@ -98,6 +147,9 @@ impl Recorder {
             count = violation.count, fault = violation.fault, "violation event"
         );
         let line = serde_json::to_string(violation).expect("a violation holds only strings and numbers");
+        for outbox in &self.outboxes {
+            outbox.offer(&line);
+        }
         if let Err(error) = self.file.write(&line) {
             if self
                 .failure_reported

@@ -90,7 +90,7 @@ impl Violation {
             mount_namespace: event.mount_namespace,
             event_timestamp: wall / 1_000_000_000,
             event_time: wall,
-            enforcer: "BPF",
+            enforcer: event.detail.enforcer(),
             action: event.action,
             profile_name: resolution.profile.unwrap_or_default(),
             policy_kind: kind.to_owned(),
@@ -128,6 +128,8 @@ impl Violation {
             Detail::Ptrace { permission, peer, .. } => format!("{permission} {peer}"),
             Detail::Enforcer { object, id } => format!("varmor's {object} {id}"),
             Detail::Namespace { namespace } => format!("{namespace} namespace"),
+            Detail::AppArmor(detail) => detail.object().to_owned(),
+            Detail::Seccomp(detail) => detail.syscall.clone(),
         }
     }
 }

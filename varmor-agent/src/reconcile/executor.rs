@@ -8,6 +8,7 @@ use tracing::{debug, error, info, warn};
 use varmor_common::policy::Enforcers;
 use varmor_common::profile::Profile;
 
+use super::load::Load;
 use super::plan::{Action, Actual, Desired, desired, plan};
 use super::select::selects;
 use crate::containers::Container;
@@ -47,6 +48,8 @@ pub struct Reconciler {
     failures: BTreeMap<CgroupId, String>,
     /// Selected containers without a cgroup, seen once or (true) reported.
     unresolved: BTreeMap<String, bool>,
+    /// Since somebody asked.
+    loads: Vec<Load>,
 }
 
 struct Refusal {
@@ -120,6 +123,11 @@ impl Reconciler {
     #[must_use]
     pub fn refusal(&self, profile: &str) -> Option<&str> {
         self.refused.get(profile).map(|refusal| refusal.message.as_str())
+    }
+
+    /// What was loaded since the last question.
+    pub fn take_loads(&mut self) -> Vec<Load> {
+        std::mem::take(&mut self.loads)
     }
 
     /// Is what BPF is to hold of this very profile in the kernel?
@@ -246,7 +254,14 @@ impl Reconciler {
     }
 
     fn apply(&mut self, enforcer: &mut dyn Enforcer, profile: Profile) -> Result<(), ()> {
-        match enforcer.apply(&profile) {
+        let start = Instant::now();
+        let outcome = enforcer.apply(&profile);
+        self.loads.push(Load {
+            enforcer: "BPF",
+            is_loaded: outcome.is_ok(),
+            took: start.elapsed(),
+        });
+        match outcome {
             Ok(applied) => {
                 info!(
                     profile = %profile.name, rules = applied.rules, slot = applied.slot,

@@ -8,6 +8,7 @@ use varmor_common::policy::Enforcers;
 use varmor_common::profile::Profile;
 
 use super::executor::chain;
+use super::load::Load;
 use crate::enforcer::{EnforcerError, ProfileStore, Stored};
 use crate::source::PolicyObject;
 
@@ -38,6 +39,8 @@ struct Entry {
     refused: BTreeMap<String, (Profile, String, Instant)>,
     /// The error about the whole store that was said last.
     said: String,
+    /// Since somebody asked.
+    loads: Vec<Load>,
 }
 
 impl Stores {
@@ -49,6 +52,7 @@ impl Stores {
             applied: BTreeMap::new(),
             refused: BTreeMap::new(),
             said: String::new(),
+            loads: Vec::new(),
         });
     }
 
@@ -67,6 +71,13 @@ impl Stores {
             changed |= entry.reconcile(&desired);
         }
         changed
+    }
+
+    /// What was loaded since the last question.
+    pub fn take_loads(&mut self) -> impl Iterator<Item = Load> {
+        self.stores
+            .iter_mut()
+            .flat_map(|entry| std::mem::take(&mut entry.loads))
     }
 
     /// What became of this profile at each enforcer that it is for and that has a store.
@@ -129,7 +140,14 @@ impl Entry {
                 continue;
             }
             changed = true;
-            match store.apply(profile) {
+            let start = Instant::now();
+            let outcome = store.apply(profile);
+            self.loads.push(Load {
+                enforcer: word(enforcer),
+                is_loaded: outcome.is_ok(),
+                took: start.elapsed(),
+            });
+            match outcome {
                 Ok(stored) => {
                     info!(%enforcer, profile = %name, rules = stored.rules, "profile loaded; containers get it when the runtime names it");
                     for (rule, reason) in &stored.unsupported {
@@ -159,6 +177,15 @@ impl Entry {
             }
         }
         changed
+    }
+}
+
+/// The enforcer as a label.
+fn word(enforcer: Enforcers) -> &'static str {
+    if enforcer == Enforcers::SECCOMP {
+        "Seccomp"
+    } else {
+        "AppArmor"
     }
 }
 

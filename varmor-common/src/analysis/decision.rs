@@ -13,7 +13,7 @@ use crate::compile::seccomp::{Action, Compiled, Origin as SyscallOrigin};
 use crate::matcher::{self, MountCall, MountSource, PathView, Walk};
 use crate::policy::Enforcers;
 use crate::policy::vocabulary::TYPELESS_CALLS;
-use crate::profile::{DEFAULT_RULE, Defaults, Profile, ProfileMode, Rule, Verdict};
+use crate::profile::{DEFAULT_RULE, Defaults, Origin, Profile, ProfileMode, Rule, Verdict};
 
 /// Any key will do: decisions do not depend on it.
 const KEY: u64 = 1;
@@ -127,6 +127,19 @@ impl Judge {
         }
         let (point, _) = ask(self.artefact.of_domain(domain), operation);
         softened(outcome(point), self.profile.mode)
+    }
+
+    /// What decided, without asking what else speaks: for many questions, because no rule is compiled alone for it.
+    #[must_use]
+    pub fn decided_by(&self, operation: &Operation, domain: u32) -> Option<(&str, &Origin)> {
+        let (point, requested) = ask(self.artefact.of_domain(domain), operation);
+        let speaks = point.verdict & (VERDICT_DENY | VERDICT_AUDIT) != 0;
+        speaks
+            .then(|| {
+                self.artefact
+                    .decided_by(&self.profile, domain, point.site, requested)
+            })
+            .flatten()
     }
 
     /// The decision, who made it, and what else speaks.

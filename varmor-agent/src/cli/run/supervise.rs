@@ -171,7 +171,7 @@ fn sentence(violation: &Violation) -> String {
     use crate::events::Action;
     let verb = match violation.action {
         Action::Denied => "denied",
-        Action::Audit => "audit:",
+        Action::Audit | Action::AuditAllowed => "audit:",
         Action::Allowed => "would deny",
     };
     let reason = violation.fault.as_ref().map_or_else(
