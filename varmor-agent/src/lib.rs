@@ -13,6 +13,7 @@ pub mod events;
 pub mod files;
 pub mod kernel;
 pub mod logging;
+pub(crate) mod memory;
 pub mod reconcile;
 pub mod source;
 pub mod text;

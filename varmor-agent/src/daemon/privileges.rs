@@ -6,7 +6,7 @@ use rustix::thread::{CapabilitySet, capabilities, set_capabilities, set_no_new_p
 use tracing::{info, warn};
 
 /// A capability that is kept, and what for.
-const KEPT: [(CapabilitySet, &str, &str); 10] = [
+const KEPT: [(CapabilitySet, &str, &str); 11] = [
     (CapabilitySet::BPF, "BPF", "load the programs and their maps"),
     (CapabilitySet::PERFMON, "PERFMON", "load programs of kind LSM"),
     (
@@ -36,6 +36,11 @@ const KEPT: [(CapabilitySet, &str, &str); 10] = [
         "read what runtimes write with their own owners",
     ),
     (CapabilitySet::AUDIT_READ, "AUDIT_READ", "read audit records"),
+    (
+        CapabilitySet::AUDIT_CONTROL,
+        "AUDIT_CONTROL",
+        "ask how many audit records were lost",
+    ),
     (
         CapabilitySet::SYSLOG,
         "SYSLOG",

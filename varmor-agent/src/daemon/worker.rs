@@ -24,12 +24,15 @@ use crate::containers::{Container, Listing, Requests};
 use crate::enforcer::bpf::BpfEnforcer;
 use crate::enforcer::{CgroupId, Enforcer as _};
 use crate::events::{Recorder, wake_on};
+use crate::memory;
 use crate::reconcile::{Reconciler, Stores};
 use crate::source::folder::Folder;
 use crate::source::{FileState, PolicyObject};
 
 /// Looking again without a message: sums of repeated events, containers that ended, failures to retry.
 const TICK: Duration = Duration::from_secs(1);
+/// Comparing everything with the kernel without a message. Its cost grows with profiles and containers.
+const ROUND: Duration = Duration::from_secs(10);
 /// Events wait in the ring for the first list of containers, which says whose they are, but not longer than this.
 const FIRST_EVENTS: Duration = Duration::from_secs(10);
 /// A file that is being written is looked at again after this.
@@ -50,6 +53,7 @@ pub(super) struct Worker {
     noticed: BTreeMap<u32, Instant>,
     requests: Arc<Requests>,
     marks_checked: Instant,
+    last_round: Instant,
     reconciler: Reconciler,
     stores: Stores,
     audit: AuditTrail,
@@ -97,6 +101,7 @@ impl Worker {
             requests,
             arrivals: BTreeMap::new(),
             marks_checked: Instant::now(),
+            last_round: Instant::now(),
             folder,
             policies: None,
             listing: Listing::default(),
@@ -155,14 +160,23 @@ impl Worker {
                     self.repetitions();
                     self.take_records();
                     self.recorder.tick();
-                    self.restore_pins();
-                    self.reconcile();
                     self.answer_starts();
-                    self.forget_marks();
-                    self.report();
+                    self.round();
                 }
             }
         }
+    }
+
+    /// Looks whether everything is as it should be, which nothing has said that it is not.
+    fn round(&mut self) {
+        if self.failures == 0 && self.last_round.elapsed() < ROUND {
+            return;
+        }
+        self.last_round = Instant::now();
+        self.restore_pins();
+        self.reconcile();
+        self.forget_marks();
+        self.report();
     }
 
     /// Ready as soon as the policies are in the kernel: container runtimes wait for it, so it cannot wait for them.
@@ -261,6 +275,7 @@ impl Worker {
         }
         if outcome.actions > 0 || stored {
             self.report();
+            memory::give_back();
         }
     }
 
