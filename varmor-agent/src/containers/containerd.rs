@@ -61,6 +61,8 @@ pub struct Record {
     pub container: Container,
     /// The pause container of a pod.
     pub is_sandbox: bool,
+    /// It gets a mount namespace of its own.
+    pub has_mounts: bool,
 }
 
 /// Asks for what is known to be read again now.
@@ -164,6 +166,7 @@ async fn keep_records(
                 records.entry(id.clone()).or_default().push(Record {
                     container: object.container(&namespace, 0, false, sandbox),
                     is_sandbox: object.role() == Role::Sandbox,
+                    has_mounts: object.has_mounts,
                 });
             }
         }

@@ -29,6 +29,8 @@ pub(super) struct Object {
     pub(super) image: String,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) annotations: BTreeMap<String, String>,
+    /// It gets a mount namespace of its own.
+    pub(super) has_mounts: bool,
 }
 
 /// What kind of container it is.
@@ -46,6 +48,21 @@ pub(super) enum Role {
 struct Spec {
     #[serde(default)]
     annotations: Option<BTreeMap<String, String>>,
+    #[serde(default)]
+    linux: Linux,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Linux {
+    namespaces: Vec<Namespace>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Namespace {
+    r#type: String,
+    path: String,
 }
 
 impl Object {
@@ -57,10 +74,9 @@ impl Object {
     ) -> Self {
         // A spec that cannot be read leaves the container without pod identity: every namespace's policies
         // can then select it, which is the safe side.
-        let annotations = serde_json::from_slice::<Spec>(spec)
-            .unwrap_or_default()
-            .annotations
-            .unwrap_or_default();
+        let spec = serde_json::from_slice::<Spec>(spec).unwrap_or_default();
+        let annotations = spec.annotations.unwrap_or_default();
+        let namespaces = &spec.linux.namespaces;
         Self {
             id: clean(id, MAX_NAME),
             image: clean(image, MAX_VALUE),
@@ -70,6 +86,9 @@ impl Object {
                     .into_iter()
                     .filter(|(key, _)| key.starts_with("io.kubernetes.cri.")),
             ),
+            has_mounts: namespaces
+                .iter()
+                .any(|namespace| namespace.r#type == "mount" && namespace.path.is_empty()),
         }
     }
 
@@ -146,6 +165,18 @@ mod tests {
             .iter()
             .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
             .collect()
+    }
+
+    #[test]
+    fn only_a_new_mount_namespace_is_its_own() {
+        let has = |namespaces: &str| {
+            let spec = format!(r#"{{"linux":{{"namespaces":{namespaces}}}}}"#);
+            Object::new("c", "i", [], spec.as_bytes()).has_mounts
+        };
+        assert!(has(r#"[{"type":"pid"},{"type":"mount"}]"#));
+        assert!(!has(r#"[{"type":"mount","path":"/proc/1/ns/mnt"}]"#));
+        assert!(!has("[]"));
+        assert!(!Object::new("c", "i", [], b"no JSON").has_mounts);
     }
 
     #[test]

@@ -262,15 +262,15 @@ impl Worker {
         let selected = records
             .iter()
             .filter(|record| !record.is_sandbox)
-            .map(|record| &record.container)
-            .find(|container| is_selected(container));
+            .find(|record| is_selected(&record.container));
         match selected {
             None => Answer::Free,
-            Some(_) if is_runtime => Answer::Runtime,
-            Some(container) => Answer::Arrived(Box::new(Container {
+            // Where the mounts stay those of the runtime they tell nothing.
+            Some(record) if is_runtime && record.has_mounts => Answer::Runtime,
+            Some(record) => Answer::Arrived(Box::new(Container {
                 pid: process,
                 cgroup: Some(cgroup),
-                ..container.clone()
+                ..record.container.clone()
             })),
         }
     }

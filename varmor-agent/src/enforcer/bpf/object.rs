@@ -25,7 +25,8 @@ pub(super) struct Object {
     bytes: &'static [u8],
     task_storage: bool,
     facts: Facts,
-    btf: Btf,
+    /// Those of [`HOOKS`] that this kernel has. Its types themselves are too large to be kept.
+    hooks: Vec<&'static Hook>,
 }
 
 impl Object {
@@ -38,11 +39,12 @@ impl Object {
             Btf::of_running_kernel().map_err(|error| EnforcerError::kernel("read kernel types", error))?;
         let facts =
             Facts::of(&btf).map_err(|error| EnforcerError::kernel("find the kernel's structures", error))?;
-        let missing: Vec<&str> = HOOKS
+        let (hooks, absent): (Vec<&Hook>, Vec<&Hook>) = HOOKS
             .iter()
-            .filter(|hook| {
-                hook.presence == Presence::Required && !btf.has_function(&format!("bpf_lsm_{}", hook.name))
-            })
+            .partition(|hook| btf.has_function(&format!("bpf_lsm_{}", hook.name)));
+        let missing: Vec<&str> = absent
+            .iter()
+            .filter(|hook| hook.presence == Presence::Required)
             .map(|hook| hook.name)
             .collect();
         if !missing.is_empty() {
@@ -56,7 +58,7 @@ impl Object {
             bytes,
             task_storage,
             facts,
-            btf,
+            hooks,
         })
     }
 
@@ -72,16 +74,14 @@ impl Object {
     /// What the compiler must know about this kernel.
     pub(super) fn kernel(&self) -> Kernel {
         Kernel {
-            userns_create: self.btf.has_function("bpf_lsm_userns_create"),
+            userns_create: self.hooks.iter().any(|hook| hook.name == "userns_create"),
         }
     }
 
     /// Programs of the object that this kernel has a hook for.
     pub(super) fn hooks(&self) -> impl Iterator<Item = &'static Hook> {
-        HOOKS.iter().filter(|hook| {
-            (hook.presence != Presence::TaskHash || !self.task_storage)
-                && self.btf.has_function(&format!("bpf_lsm_{}", hook.name))
-        })
+        let hooks = self.hooks.iter().copied();
+        hooks.filter(|hook| hook.presence != Presence::TaskHash || !self.task_storage)
     }
 
     /// Makes all maps and pins them under `pins`; programs come when a profile needs them.
