@@ -88,11 +88,16 @@ pub(super) fn enforce(name: &str, rule: &str) -> Result<()> {
 
 /// Replaces the policy's file as an editor does.
 pub(super) fn write(name: &str, rule: &str) -> Result<()> {
+    write_for(name, "BPF", rule)
+}
+
+/// The same for another enforcer.
+pub(super) fn write_for(name: &str, enforcer: &str, rule: &str) -> Result<()> {
     let path = PathBuf::from(POLICIES).join(format!("{name}.yaml"));
     let new = path.with_extension("new");
     let text = format!(
         "apiVersion: crd.varmor.org/v1beta1\nkind: VarmorClusterPolicy\nmetadata: {{name: {name}}}\nspec:\n  target: \
-         {{kind: Pod, selector: {{matchLabels: {{app: {name}}}}}}}\n  policy:\n    enforcer: BPF\n    mode: \
+         {{kind: Pod, selector: {{matchLabels: {{app: {name}}}}}}}\n  policy:\n    enforcer: {enforcer}\n    mode: \
          EnhanceProtect\n    enhanceProtect:\n      privileged: true\n      attackProtectionRules:\n      - rules: [{rule}]\n"
     );
     fs::write(&new, text).with_context(|| format!("write {}", new.display()))?;

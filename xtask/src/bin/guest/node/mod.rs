@@ -9,6 +9,7 @@ mod kills;
 mod lab;
 mod latency;
 mod many;
+mod records;
 mod starts;
 
 use std::{path::PathBuf, process::ExitCode};
@@ -81,6 +82,7 @@ enum Part {
     Latency,
     Flood,
     Many,
+    Records,
     Docker,
 }
 
@@ -104,13 +106,14 @@ type Run = fn(&Scale, &mut lab::Claims) -> Result<()>;
 fn run(scale: &Scale) -> Result<ExitCode> {
     containers::import(&scale.image)?;
     let mut claims = lab::Claims::default();
-    let parts: [(Part, Run); 7] = [
+    let parts: [(Part, Run); 8] = [
         (Part::Starts, starts::run),
         (Part::Kills, kills::run),
         (Part::Hostile, hostile::run),
         (Part::Latency, latency::run),
         (Part::Flood, flood::run),
         (Part::Many, many::run),
+        (Part::Records, records::run),
         (Part::Docker, docker::run),
     ];
     for (part, run) in parts {
