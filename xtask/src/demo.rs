@@ -148,6 +148,14 @@ pub(crate) fn node_guest(series: Series, full: bool) -> Result<Guest> {
     Ok(guest)
 }
 
+/// The agent on a kernel that was not told to start `bpf`, as most are not.
+pub(crate) fn without_bpf_guest(series: Series) -> Result<Guest> {
+    let parts = ["node", "run", "--only", "without-bpf", "--only", "records"];
+    let mut guest = agent_guest(series, &parts)?;
+    "lockdown,capability,yama,apparmor".clone_into(&mut guest.lsm);
+    Ok(guest)
+}
+
 /// A guest with containerd that runs this command of the guest's program with an image and an agent.
 fn agent_guest(series: Series, command: &[&str]) -> Result<Guest> {
     let folder = workspace::target().join("demo");

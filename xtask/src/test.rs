@@ -429,6 +429,8 @@ fn agent(full: bool) -> Result<Counts> {
     let mut counts = progress::timed("guest with containers", || guest_suite(&guest))?;
     let guest = demo::node_guest(Series::V6_1, full)?;
     counts += progress::timed("guest with an agent as a service", || guest_suite(&guest))?;
+    let guest = demo::without_bpf_guest(Series::V6_1)?;
+    counts += progress::timed("guest without BPF LSM", || guest_suite(&guest))?;
     Ok(counts)
 }
 

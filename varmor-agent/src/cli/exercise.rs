@@ -17,7 +17,7 @@ use super::print;
 use super::run::policy_file;
 use crate::containers::cgroup::Hierarchy;
 use crate::enforcer::bpf::{self, BpfEnforcer, usage};
-use crate::enforcer::{Adoption, CgroupId, Enforcer as _};
+use crate::enforcer::{Adoption, CgroupId, Enforcer as _, Resident as _};
 use crate::events::Event;
 
 #[derive(Debug, clap::Args)]

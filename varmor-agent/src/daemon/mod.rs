@@ -21,7 +21,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
-use tracing::info;
+use tracing::{info, warn};
 use varmor_common::policy::Enforcers;
 use varmor_common::profile::Disk;
 
@@ -31,7 +31,7 @@ use self::lock::InstanceLock;
 use self::view::View;
 use self::worker::Worker;
 use crate::enforcer::seccomp::SeccompStore;
-use crate::enforcer::{EnforcerError, ProfileStore, apparmor, bpf};
+use crate::enforcer::{Absent, EnforcerError, ProfileStore, Resident, apparmor, bpf};
 use crate::events::{LogFile, Outbox, Recorder, Rotation, otlp, standard_output};
 use crate::logging::LogLevel;
 use crate::reconcile::Stores;
@@ -55,16 +55,7 @@ async fn serve(options: Options, log_level: LogLevel) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
 
-    kernel::probe()
-        .bpf_enforcer()
-        .map_err(|reasons| anyhow::anyhow!("this kernel cannot enforce: {reasons}"))?;
-    let enforcer = bpf::open(&bpf::Options {
-        bpffs: options.bpffs.clone(),
-        state_dir: options.state_dir.clone(),
-    })
-    .context("start the BPF enforcer")?;
-    info!(version = env!("CARGO_PKG_VERSION"), start = ?enforcer.start(), "enforcer is ready");
-
+    let enforcer = enforcer(&options)?;
     let catalog = Catalog::new(node::facts());
     let folder = folder::Folder::new(options.policy_dir.clone(), &options.state_dir, catalog);
     let (rescan_sender, rescan) = mpsc::channel(1);
@@ -130,6 +121,21 @@ fn recorder(options: &Options) -> anyhow::Result<Recorder> {
         })?;
     }
     Ok(recorder)
+}
+
+/// The BPF enforcer, or what stands for it where the kernel cannot run one.
+fn enforcer(options: &Options) -> anyhow::Result<Box<dyn Resident>> {
+    if let Err(reason) = kernel::probe().bpf_enforcer() {
+        warn!(%reason, "this kernel cannot run the BPF enforcer: policies that name it are refused");
+        return Ok(Box::new(Absent::new(reason)));
+    }
+    let enforcer = bpf::open(&bpf::Options {
+        bpffs: options.bpffs.clone(),
+        state_dir: options.state_dir.clone(),
+    })
+    .context("start the BPF enforcer")?;
+    info!(version = env!("CARGO_PKG_VERSION"), start = ?enforcer.start(), "enforcer is ready");
+    Ok(Box::new(enforcer))
 }
 
 /// Is an agent with this state folder alive?

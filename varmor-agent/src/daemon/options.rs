@@ -7,7 +7,7 @@ use std::str::FromStr;
 use clap::Parser;
 use serde_json::{Map, Value};
 
-use crate::enforcer::bpf::WithoutAgent;
+use crate::enforcer::WithoutAgent;
 use crate::events::otlp::Endpoint;
 use crate::logging::LogFormat;
 

@@ -21,8 +21,7 @@ use super::state::{POLICIES, Policies, Report, STATUS, Status};
 use super::view::View;
 use crate::containers::cgroup::Hierarchy;
 use crate::containers::{Container, Listing, Requests};
-use crate::enforcer::bpf::BpfEnforcer;
-use crate::enforcer::{CgroupId, Enforcer as _};
+use crate::enforcer::{CgroupId, Resident};
 use crate::events::{Recorder, wake_on};
 use crate::memory;
 use crate::reconcile::{Reconciler, Stores};
@@ -40,7 +39,7 @@ const UNSETTLED: Duration = Duration::from_millis(80);
 
 pub(super) struct Worker {
     options: Options,
-    enforcer: BpfEnforcer,
+    enforcer: Box<dyn Resident>,
     events: Option<mpsc::Receiver<()>>,
     folder: Folder,
     /// In force; `None` until the folder was read once.
@@ -76,7 +75,7 @@ pub(super) struct Worker {
 impl Worker {
     pub(super) fn new(
         options: &Options,
-        mut enforcer: BpfEnforcer,
+        mut enforcer: Box<dyn Resident>,
         stores: Stores,
         folder: Folder,
         recorder: Recorder,
@@ -92,11 +91,11 @@ impl Worker {
                 Some(wake_on(own).context("watch the event ring")?)
             }
         };
-        let starts = gate::open(&mut enforcer, options.without_agent)?;
+        let starts = gate::open(&mut *enforcer, options.without_agent)?;
         Ok(Self {
             enforcer,
             events,
-            starts: Some(starts),
+            starts,
             noticed: BTreeMap::new(),
             requests,
             arrivals: BTreeMap::new(),
@@ -260,7 +259,7 @@ impl Worker {
         self.drain();
         let containers = self.containers();
         let outcome = self.reconciler.reconcile(
-            &mut self.enforcer,
+            &mut *self.enforcer,
             self.policies.as_deref(),
             containers.as_deref().map(Vec::as_slice),
             &existing_cgroups,

@@ -1,6 +1,8 @@
 //! The interface of an enforcer: the only thing of the agent that writes kernel objects.
 
+mod absent;
 mod error;
+mod resident;
 mod store;
 
 pub mod apparmor;
@@ -12,7 +14,9 @@ pub mod seccomp;
 use std::fmt;
 use std::os::fd::BorrowedFd;
 
+pub use absent::Absent;
 pub use error::EnforcerError;
+pub use resident::{Resident, WithoutAgent};
 use serde::{Deserialize, Serialize};
 pub use store::{ProfileStore, Stored};
 use varmor_common::abi::{EVENT_ANCESTORS, RawEvent};

@@ -41,6 +41,9 @@ pub(crate) struct Args {
     /// Boot a Debian with containerd and runc instead of busybox
     #[arg(long)]
     rootfs: bool,
+    /// The security modules that the kernel starts [default: all that varmor works with]
+    #[arg(long, value_name = "NAMES")]
+    lsm: Option<String>,
     /// Put a file or folder of this machine into the guest
     #[arg(long, value_name = "FILE:GUESTPATH")]
     share: Vec<Share>,
@@ -90,6 +93,7 @@ pub(crate) struct Guest {
     pub(crate) memory: u32,
     pub(crate) icount: bool,
     pub(crate) rootfs: bool,
+    pub(crate) lsm: String,
     pub(crate) shares: Vec<Share>,
     pub(crate) timeout: Duration,
     pub(crate) command: Vec<String>,
@@ -105,6 +109,7 @@ impl Guest {
             memory: 1024,
             icount: false,
             rootfs: false,
+            lsm: qemu::LSMS.to_owned(),
             shares: Vec::new(),
             timeout: Duration::from_mins(30),
             command: command.into_iter().map(Into::into).collect(),
@@ -176,6 +181,9 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
     guest.smp = args.smp;
     guest.memory = args.mem.unwrap_or(if args.rootfs { 2048 } else { 1024 });
     guest.icount = args.icount;
+    if let Some(lsm) = &args.lsm {
+        guest.lsm.clone_from(lsm);
+    }
     guest.rootfs = args.rootfs;
     guest.shares.clone_from(&args.share);
     guest.results.clone_from(&args.results);

@@ -16,7 +16,7 @@ use super::{Guest, accel::Accel};
 use crate::{kernel::Kernel, process, workspace};
 
 /// The LSMs that varmor works with; kernels before 6.1 do not start `bpf` unless asked to.
-const LSMS: &str = "lsm=lockdown,capability,yama,apparmor,bpf";
+pub(super) const LSMS: &str = "lockdown,capability,yama,apparmor,bpf";
 /// Without `no_timer_check` a guest on a busy machine may find its emulated timer too late and panic.
 const COMMON: &str = "console=ttyS0 quiet panic=-1 oops=panic net.ifnames=0 no_timer_check";
 /// Everything that would make two boots differ (see `Accel::Icount`).
@@ -157,7 +157,7 @@ impl Machine<'_> {
             .arg(&self.kernel.image)
             .arg("-initrd")
             .arg(self.initrd);
-        let mut line = format!("{COMMON} {LSMS}");
+        let mut line = format!("{COMMON} lsm={}", guest.lsm);
         if self.accel == Accel::Icount {
             line = format!("{line} {DETERMINISTIC}");
             command.args([

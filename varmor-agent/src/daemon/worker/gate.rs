@@ -15,8 +15,7 @@ use varmor_common::policy::Enforcers;
 use super::Worker;
 use crate::containers::Container;
 use crate::containers::cgroup::{Hierarchy, names_one_of, own_pod};
-use crate::enforcer::bpf::{BpfEnforcer, WithoutAgent};
-use crate::enforcer::{CgroupId, Enforcer as _};
+use crate::enforcer::{CgroupId, Resident, WithoutAgent};
 use crate::events::wake_on;
 use crate::reconcile::selects;
 
@@ -50,17 +49,19 @@ enum Missing {
 
 /// From now on this process answers; the result wakes it.
 pub(super) fn open(
-    enforcer: &mut BpfEnforcer,
+    enforcer: &mut dyn Resident,
     without_agent: WithoutAgent,
-) -> anyhow::Result<mpsc::Receiver<()>> {
+) -> anyhow::Result<Option<mpsc::Receiver<()>>> {
     enforcer
         .answer_starts(without_agent)
         .context("answer at the start gate")?;
-    let fd = enforcer
-        .start_fd()
+    let Some(fd) = enforcer.start_fd() else {
+        return Ok(None);
+    };
+    let own = fd
         .try_clone_to_owned()
         .context("copy the descriptor of the start gate")?;
-    wake_on(fd).context("watch the start gate")
+    wake_on(own).map(Some).context("watch the start gate")
 }
 
 impl Worker {

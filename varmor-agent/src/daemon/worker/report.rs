@@ -7,7 +7,7 @@ use varmor_common::policy::{self, Enforcers};
 
 use super::Worker;
 use crate::daemon::state::{Policies, PolicyFile, PolicyState, ProtectedContainer, RuntimeState, Status};
-use crate::enforcer::{Activity, Enforcer as _};
+use crate::enforcer::Activity;
 use crate::reconcile::Held;
 use crate::source::{FileState, PolicyObject};
 

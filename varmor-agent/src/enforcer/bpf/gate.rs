@@ -12,7 +12,7 @@ use aya::maps::{Array, HashMap, Map, MapData, RingBuf};
 use rustix::process::{Pid, Signal, kill_process};
 use varmor_common::abi::{MANAGED_FREE, MANAGED_GATE, Managed, PASSES_ONCE, SETTING_ALIVE, Waiting};
 
-use super::super::{CgroupId, EnforcerError};
+use super::super::{CgroupId, EnforcerError, Resident, WithoutAgent};
 use super::BpfEnforcer;
 use super::pins::Pins;
 use super::raw::{Shared, boot_time};
@@ -20,16 +20,6 @@ use super::raw::{Shared, boot_time};
 /// Between two signs of life; the programs take the agent for absent after `AGENT_LAPSE`.
 const BEAT: Duration = Duration::from_secs(1);
 const STACK: usize = 64 << 10;
-
-/// What happens to a container that starts while no agent runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum WithoutAgent {
-    /// Its first program is refused (EPERM).
-    #[default]
-    Refuse,
-    /// It runs, without a policy until an agent comes back; every such start is logged.
-    Run,
-}
 
 /// The maps of the gate.
 pub(super) struct Gate {
@@ -165,38 +155,30 @@ impl SignOfLife {
     }
 }
 
-impl BpfEnforcer {
-    /// From now on this process answers at the gate. What happens to a start while nobody does: it is refused, or it
-    /// goes on.
-    pub fn answer_starts(&mut self, without_agent: WithoutAgent) -> Result<(), EnforcerError> {
+impl Resident for BpfEnforcer {
+    fn answer_starts(&mut self, without_agent: WithoutAgent) -> Result<(), EnforcerError> {
         self.tables.set_absent(without_agent == WithoutAgent::Run)?;
         self.sign_of_life = Some(SignOfLife::start(&self.pins)?);
         Ok(())
     }
 
-    /// Readable when a start waits.
-    #[must_use]
-    pub fn start_fd(&self) -> BorrowedFd<'_> {
-        self.gate.fd()
+    fn start_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.gate.fd())
     }
 
-    /// Processes that wait for their container to be known, by number in the first pid namespace.
-    pub fn waiting(&mut self) -> Result<Vec<(u32, Waiting)>, EnforcerError> {
+    fn waiting(&mut self) -> Result<Vec<(u32, Waiting)>, EnforcerError> {
         self.gate.waiting()
     }
 
-    /// Lets a process go on that waits: its cgroup is bound or marked now.
-    pub fn let_go(&mut self, process: u32) -> Result<(), EnforcerError> {
+    fn let_go(&mut self, process: u32) -> Result<(), EnforcerError> {
         self.gate.let_go(process)
     }
 
-    /// Lets a process make one exec that waits in a cgroup whose container does not exist yet.
-    pub fn let_pass(&mut self, process: u32, cgroup: CgroupId) -> Result<(), EnforcerError> {
+    fn let_pass(&mut self, process: u32, cgroup: CgroupId) -> Result<(), EnforcerError> {
         self.gate.let_pass(process, cgroup.0)
     }
 
-    /// The cgroups below which containers appear, and no others, have a gate.
-    pub fn set_gates(&mut self, gates: &BTreeSet<CgroupId>) -> Result<(), EnforcerError> {
+    fn set_gates(&mut self, gates: &BTreeSet<CgroupId>) -> Result<(), EnforcerError> {
         let ledger = self.ledger()?;
         let marked = ledger.marked();
         let new: Vec<u64> = gates
@@ -212,15 +194,12 @@ impl BpfEnforcer {
         self.mark(&new, &old, MANAGED_GATE)
     }
 
-    /// Whether this process or an earlier one has put a gate there.
-    #[must_use]
-    pub fn has_gate(&self, cgroup: CgroupId) -> bool {
+    fn has_gate(&self, cgroup: CgroupId) -> bool {
         self.ledger()
             .is_ok_and(|ledger| ledger.marked().get(&cgroup.0) == Some(&MANAGED_GATE))
     }
 
-    /// No policy is about these cgroups: what starts in them goes on at once.
-    pub fn set_free(&mut self, cgroups: &[CgroupId]) -> Result<(), EnforcerError> {
+    fn set_free(&mut self, cgroups: &[CgroupId]) -> Result<(), EnforcerError> {
         let ledger = self.ledger()?;
         let new: Vec<u64> = cgroups
             .iter()
@@ -230,8 +209,7 @@ impl BpfEnforcer {
         self.mark(&new, &[], MANAGED_FREE)
     }
 
-    /// Forgets marks of cgroups that are gone.
-    pub fn forget_marks(&mut self, existing: &BTreeSet<CgroupId>) -> Result<(), EnforcerError> {
+    fn forget_marks(&mut self, existing: &BTreeSet<CgroupId>) -> Result<(), EnforcerError> {
         self.gate.forget_dead();
         let gone: Vec<u64> = self
             .ledger()?
@@ -243,6 +221,16 @@ impl BpfEnforcer {
         self.mark(&[], &gone, MANAGED_FREE)
     }
 
+    fn restore_pins(&self) -> Result<usize, EnforcerError> {
+        self.put_back_pins()
+    }
+
+    fn retire_other_versions(&self) -> Result<usize, EnforcerError> {
+        self.retire_others()
+    }
+}
+
+impl BpfEnforcer {
     fn mark(&mut self, new: &[u64], old: &[u64], kind: u32) -> Result<(), EnforcerError> {
         if new.is_empty() && old.is_empty() {
             return Ok(());

@@ -36,7 +36,6 @@ use varmor_common::profile::Profile;
 
 use self::activity::Counts;
 use self::explain::{Explanation, Explanations};
-pub use self::gate::WithoutAgent;
 use self::gate::{Gate, SignOfLife};
 use self::journal::Journal;
 use self::keeper::Keeper;
@@ -203,7 +202,7 @@ impl BpfEnforcer {
 
     /// Detaches and removes what agents of other versions left. Called when this version enforces everything, so
     /// that there is no moment without protection: until then both versions judge, and each can only deny.
-    pub fn retire_other_versions(&self) -> Result<usize, EnforcerError> {
+    pub(super) fn retire_others(&self) -> Result<usize, EnforcerError> {
         let others = self
             .pins
             .others()
@@ -297,7 +296,7 @@ impl BpfEnforcer {
     }
 
     /// Puts back pins that somebody has removed; the number of them.
-    pub fn restore_pins(&self) -> Result<usize, EnforcerError> {
+    pub(super) fn put_back_pins(&self) -> Result<usize, EnforcerError> {
         self.keeper
             .restore()
             .map_err(|error| EnforcerError::kernel("put removed pins back", error))

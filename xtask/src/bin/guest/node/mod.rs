@@ -11,6 +11,7 @@ mod latency;
 mod many;
 mod records;
 mod starts;
+mod without_bpf;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -84,6 +85,8 @@ enum Part {
     Many,
     Records,
     Docker,
+    /// Asked for where the kernel cannot run the BPF enforcer
+    WithoutBpf,
 }
 
 pub(crate) fn command(args: &Args) -> Result<ExitCode> {
@@ -106,7 +109,7 @@ type Run = fn(&Scale, &mut lab::Claims) -> Result<()>;
 fn run(scale: &Scale) -> Result<ExitCode> {
     containers::import(&scale.image)?;
     let mut claims = lab::Claims::default();
-    let parts: [(Part, Run); 8] = [
+    let parts: [(Part, Run); 9] = [
         (Part::Starts, starts::run),
         (Part::Kills, kills::run),
         (Part::Hostile, hostile::run),
@@ -115,9 +118,15 @@ fn run(scale: &Scale) -> Result<ExitCode> {
         (Part::Many, many::run),
         (Part::Records, records::run),
         (Part::Docker, docker::run),
+        (Part::WithoutBpf, without_bpf::run),
     ];
     for (part, run) in parts {
-        if !scale.only.is_empty() && !scale.only.contains(&part) {
+        let is_asked = if scale.only.is_empty() {
+            part != Part::WithoutBpf
+        } else {
+            scale.only.contains(&part)
+        };
+        if !is_asked {
             continue;
         }
         // What stops a part is a failure; the others still run.

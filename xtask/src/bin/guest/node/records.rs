@@ -79,11 +79,8 @@ fn judge(line: &Value) -> Result<String> {
     ] {
         ensure!(line[field] == expected, "{field} is {}: {line}", line[field]);
     }
-    ensure!(
-        line["event"]["path"] == SHADOW,
-        "the path is {}: {line}",
-        line["event"]
-    );
+    // As vArmor writes it.
+    ensure!(line["event"]["name"] == SHADOW, "the event is {}", line["event"]);
     Ok(format!(
         "container `{}`",
         line["containerName"].as_str().unwrap_or_default()

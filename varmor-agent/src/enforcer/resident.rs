@@ -1,0 +1,78 @@
+//! What an enforcer does for an agent that stays: it stops starts of containers at a gate and outlives agents.
+
+use std::collections::BTreeSet;
+use std::os::fd::BorrowedFd;
+
+use varmor_common::abi::Waiting;
+
+use super::{CgroupId, Enforcer, EnforcerError};
+
+/// What happens to a container that starts while no agent runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum WithoutAgent {
+    /// Its first program is refused (EPERM).
+    #[default]
+    Refuse,
+    /// It runs, without a policy until an agent comes back; every such start is logged.
+    Run,
+}
+
+/// An enforcer for the agent. One without programs in the kernel has no gate and leaves nothing behind.
+pub trait Resident: Enforcer {
+    /// From now on this process answers at the gate. What happens to a start while nobody does: it is refused, or it
+    /// goes on.
+    fn answer_starts(&mut self, _without_agent: WithoutAgent) -> Result<(), EnforcerError> {
+        Ok(())
+    }
+
+    /// Readable when a start waits.
+    fn start_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Processes that wait for their container to be known, by number in the first pid namespace.
+    fn waiting(&mut self) -> Result<Vec<(u32, Waiting)>, EnforcerError> {
+        Ok(Vec::new())
+    }
+
+    /// Lets a process go on that waits: its cgroup is bound or marked now.
+    fn let_go(&mut self, _process: u32) -> Result<(), EnforcerError> {
+        Ok(())
+    }
+
+    /// Lets a process make one exec that waits in a cgroup whose container does not exist yet.
+    fn let_pass(&mut self, _process: u32, _cgroup: CgroupId) -> Result<(), EnforcerError> {
+        Ok(())
+    }
+
+    /// The cgroups below which containers appear, and no others, have a gate.
+    fn set_gates(&mut self, _gates: &BTreeSet<CgroupId>) -> Result<(), EnforcerError> {
+        Ok(())
+    }
+
+    /// Whether this process or an earlier one has put a gate there.
+    fn has_gate(&self, _cgroup: CgroupId) -> bool {
+        false
+    }
+
+    /// No policy is about these cgroups: what starts in them goes on at once.
+    fn set_free(&mut self, _cgroups: &[CgroupId]) -> Result<(), EnforcerError> {
+        Ok(())
+    }
+
+    /// Forgets marks of cgroups that are gone.
+    fn forget_marks(&mut self, _existing: &BTreeSet<CgroupId>) -> Result<(), EnforcerError> {
+        Ok(())
+    }
+
+    /// Puts back pins that somebody removed; how many these were.
+    fn restore_pins(&self) -> Result<usize, EnforcerError> {
+        Ok(0)
+    }
+
+    /// Detaches and removes what agents of other versions left. Called when this version enforces everything, so that
+    /// there is no gap. How many versions these were.
+    fn retire_other_versions(&self) -> Result<usize, EnforcerError> {
+        Ok(0)
+    }
+}

@@ -1,0 +1,39 @@
+//! A kernel that cannot run the BPF enforcer: its policies are refused with the reason, and nothing pretends otherwise.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+
+use super::{
+    Scale,
+    lab::{self, Claims, Node},
+};
+
+const APP: &str = "node-bpf";
+const STATE: &str = "/run/varmor/policies.json";
+
+pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
+    let node = Node::start(scale)?;
+    lab::write(APP, "disable-access-shadow")?;
+    let refused = || -> Result<String> {
+        let mut message = String::new();
+        lab::wait("the policy is refused", || {
+            ensure!(node.agent.is_alive(), "the agent is dead: {}", Node::log()?);
+            let text = fs::read_to_string(STATE).unwrap_or_else(|_| "{}".to_owned());
+            let state: serde_json::Value = serde_json::from_str(&text).context("read the report")?;
+            let object = &state["files"][0]["objects"][0];
+            object["message"]
+                .as_str()
+                .unwrap_or_default()
+                .clone_into(&mut message);
+            Ok(object["enforced"] == "refused")
+        })?;
+        ensure!(message.contains("bpf"), "the reason is `{message}`");
+        Ok(message)
+    };
+    claims.claim(
+        "without BPF LSM a policy for it is refused with the reason",
+        &refused(),
+    );
+    Ok(())
+}
