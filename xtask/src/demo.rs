@@ -124,7 +124,7 @@ pub(crate) fn survive_guest(series: Series) -> Result<Guest> {
     Ok(guest)
 }
 
-/// The other guest of that suite: the agent as a service, in its full size on request.
+/// The guest of the suite `node`: the agent as a service, in its full size on request.
 pub(crate) fn node_guest(series: Series, full: bool) -> Result<Guest> {
     let full_size = [
         "--starts",
