@@ -140,6 +140,8 @@ pub(crate) fn node_guest(series: Series, full: bool) -> Result<Guest> {
     ];
     let size = if full { &full_size[..] } else { &[] };
     let mut guest = agent_guest(series, &[&["node", "run"], size].concat())?;
+    guest.serial = true;
+    guest.timeout = Duration::from_mins(45);
     if full {
         // Each container has a shim of its own.
         guest.memory = 14 << 10;
