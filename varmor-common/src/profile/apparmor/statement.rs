@@ -347,6 +347,13 @@ fn conditions(reader: &mut Reader<'_>, keyword: &str) -> Result<String, TextErro
             Kind::Arrow => {
                 return Err(at.error("`->` would lead into another profile", "take it out"));
             }
+            // `apparmor_parser` knows some of these words anywhere in a rule.
+            Kind::Word(word) if word != "set" && REFUSED.iter().any(|(refused, _)| refused == word) => {
+                return Err(at.error(
+                    format!("`{word}` cannot stand in a rule about `{keyword}`"),
+                    "end the statement with a comma",
+                ));
+            }
             Kind::Word(word) if is_value => value(word),
             Kind::Word(word) => format!(" {}", value(word)),
             Kind::Text(text) => {
