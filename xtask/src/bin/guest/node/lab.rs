@@ -23,7 +23,8 @@ pub(super) const SHADOW: &str = "/etc/shadow";
 pub(super) const POLICIES: &str = "/run/node-policies";
 pub(super) const LOG: &str = "/run/node-agent.log";
 const STATE: &str = "/run/varmor";
-const SOON: Duration = Duration::from_mins(3);
+/// The first policy loads its programs, which takes minutes on a busy emulated processor.
+const SOON: Duration = Duration::from_mins(10);
 
 /// Claims of the suite `agent`, printed as they are tried.
 #[derive(Default)]
