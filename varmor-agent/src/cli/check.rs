@@ -8,11 +8,11 @@ use varmor_common::analysis::lint;
 use varmor_common::compile::seccomp::OciSeccomp;
 use varmor_common::compile::{apparmor, bpf};
 use varmor_common::policy::{
-    self, Diagnostic, Document, DynamicResult, Observations, ObservedSyscalls, Severity,
+    self, ArmorProfileModel, Diagnostic, Document, DynamicResult, Observations, ObservedSyscalls, Severity,
 };
 use varmor_common::profile::{self, NodeFacts};
 
-use super::models::Models;
+use super::models::{self, Models};
 use super::{Output, policies, print};
 
 #[derive(Debug, clap::Args)]
@@ -37,9 +37,9 @@ struct Report {
 }
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let given = arguments.model.as_deref();
-    let reports = arguments.files.iter().map(|file| check(file, given));
-    let reports: Vec<Report> = reports.collect::<anyhow::Result<_>>()?;
+    let given = arguments.model.as_deref().map(models::read).transpose()?;
+    let given = given.unwrap_or_default();
+    let reports: Vec<Report> = arguments.files.iter().map(|file| check(file, &given)).collect();
     let errors = reports
         .iter()
         .flat_map(|report| &report.diagnostics)
@@ -56,10 +56,10 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn check(path: &Path, model: Option<&Path>) -> anyhow::Result<Report> {
+fn check(path: &Path, given: &[ArmorProfileModel]) -> Report {
     let file = path.display().to_string();
-    Ok(match policies::read(path) {
-        Ok(bytes) => examine(file, &bytes, model)?,
+    match policies::read(path) {
+        Ok(bytes) => examine(file, &bytes, given),
         Err(error) => {
             let diagnostic = Diagnostic {
                 severity: Severity::Error,
@@ -77,12 +77,12 @@ fn check(path: &Path, model: Option<&Path>) -> anyhow::Result<Report> {
                 diagnostics: vec![diagnostic],
             }
         }
-    })
+    }
 }
 
-fn examine(file: String, bytes: &[u8], model: Option<&Path>) -> anyhow::Result<Report> {
+fn examine(file: String, bytes: &[u8], given: &[ArmorProfileModel]) -> Report {
     let loaded = policy::load(&file, bytes);
-    let models = Models::of(&loaded.documents).with(model)?;
+    let models = Models::of(&loaded.documents).and(given.to_vec());
     let documents: Vec<&Document> = loaded
         .documents
         .iter()
@@ -101,7 +101,7 @@ fn examine(file: String, bytes: &[u8], model: Option<&Path>) -> anyhow::Result<R
     }
     report.diagnostics.sort_by_key(|found| (found.line, found.column));
     report.diagnostics.dedup();
-    Ok(report)
+    report
 }
 
 /// What is found in one policy.
@@ -204,7 +204,7 @@ spec:
 ";
 
     fn examined(text: &[u8]) -> Report {
-        examine("a.yaml".to_owned(), text, None).unwrap()
+        examine("a.yaml".to_owned(), text, &[])
     }
 
     #[test]
@@ -215,19 +215,19 @@ spec:
             "mode: RuntimeDefault",
             "mode: DefenseInDepth, defenseInDepth: {bpf: {profileType: BehaviorModel}}",
         );
-        let is_valid = |text: &str, model| {
-            let report = examine("a.yaml".to_owned(), text.as_bytes(), model).unwrap();
+        let is_valid = |text: &str, given: &[ArmorProfileModel]| {
+            let report = examine("a.yaml".to_owned(), text.as_bytes(), given);
             report.policies == 1
         };
-        assert!(is_valid(&text, None));
+        assert!(is_valid(&text, &[]));
         let model = MODEL.replace("NAME", "varmor-cluster-varmor-web");
-        assert!(!is_valid(&format!("{text}{model}"), None));
+        assert!(!is_valid(&format!("{text}{model}"), &[]));
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.yaml");
         std::fs::write(&path, &model).unwrap();
-        assert!(!is_valid(&text, Some(&path)));
+        assert!(!is_valid(&text, &models::read(&path).unwrap()));
         let other = MODEL.replace("NAME", "varmor-demo-other");
-        assert!(is_valid(&format!("{text}{other}"), None));
+        assert!(is_valid(&format!("{text}{other}"), &[]));
     }
 
     #[test]
@@ -302,7 +302,7 @@ spec:
 
     #[test]
     fn missing_file_is_a_diagnostic_and_not_a_crash() {
-        let report = check(Path::new("/nonexistent/a.yaml"), None).unwrap();
+        let report = check(Path::new("/nonexistent/a.yaml"), &[]);
         assert!(report.diagnostics[0].message.contains("cannot be read"));
     }
 }

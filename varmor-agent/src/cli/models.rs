@@ -30,16 +30,19 @@ impl Models {
     }
 
     /// And those of a file. If there is one in it only, it is for every policy that has none of its own.
-    pub(super) fn with(mut self, path: Option<&Path>) -> anyhow::Result<Self> {
-        if let Some(path) = path {
-            let mut more = read(path)?;
-            if more.len() == 1 {
-                self.given = more.pop();
-            } else {
-                self.named.extend(more);
-            }
+    pub(super) fn with(self, path: Option<&Path>) -> anyhow::Result<Self> {
+        let more = path.map(read).transpose()?;
+        Ok(self.and(more.unwrap_or_default()))
+    }
+
+    /// The same with what was read of the file.
+    pub(super) fn and(mut self, mut more: Vec<ArmorProfileModel>) -> Self {
+        if more.len() == 1 {
+            self.given = more.pop();
+        } else {
+            self.named.extend(more);
         }
-        Ok(self)
+        self
     }
 
     /// What the compilers get for this policy.

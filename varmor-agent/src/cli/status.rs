@@ -79,8 +79,12 @@ fn collect(arguments: &Arguments) -> Report {
     let mut problems = Vec::new();
     let mut note = |what: &str, error: &dyn std::fmt::Display| problems.push(format!("{what}: {error}"));
     let running = agent_is_running(&arguments.state_dir);
-    let overview = of_agent(&arguments.state_dir, running, &mut note);
-    let Overview { status, policies, .. } = overview.clone();
+    let Overview {
+        status,
+        policies,
+        is_alive,
+        missing,
+    } = of_agent(&arguments.state_dir, running, &mut note);
 
     // The kernel is asked and not the agent's report: it knows what is enforced also when the agent is dead.
     let options = bpf::Options {
@@ -146,8 +150,8 @@ fn collect(arguments: &Arguments) -> Report {
                 String::new()
             },
             lost_lines: status.lost_lines,
-            is_stuck: running && !overview.is_alive,
-            missing: overview.missing,
+            is_stuck: running && !is_alive,
+            missing,
             records: status.records,
             lost_by_output: status.lost_by_output,
         },

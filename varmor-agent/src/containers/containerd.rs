@@ -298,10 +298,8 @@ impl Lister {
     ) -> Result<(), WatchError> {
         let mut tasks = TasksClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE);
         let request = in_namespace(ListTasksRequest::default(), namespace)?;
-        let tasks = timeout(TASKS_TIMEOUT, tasks.list(request))
-            .await
-            .map_err(|_| WatchError::Timeout("list tasks"))?
-            .map_err(|status| call("list tasks", status))?
+        let tasks = within(TASKS_TIMEOUT, "list tasks", tasks.list(request))
+            .await?
             .into_inner()
             .tasks;
         let tasks: Vec<Task> = tasks
@@ -356,10 +354,7 @@ impl Lister {
         let mut client = ContainersClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE);
         for id in new {
             let request = in_namespace(GetContainerRequest { id: id.clone() }, namespace)?;
-            let answer = timeout(CALL_TIMEOUT, client.get(request))
-                .await
-                .map_err(|_| WatchError::Timeout("get container"))?;
-            match answer {
+            match limited("get container", client.get(request)).await {
                 Ok(answer) => known.extend(
                     answer
                         .into_inner()
@@ -367,10 +362,10 @@ impl Lister {
                         .map(|record| (id, object(namespace, record))),
                 ),
                 // It was removed since its task was listed.
-                Err(status) if status.code() == Code::NotFound => {
+                Err(WatchError::Call { source, .. }) if source.code() == Code::NotFound => {
                     known.remove(&id);
                 }
-                Err(status) => return Err(call("get container", status)),
+                Err(error) => return Err(error),
             }
         }
         Ok(())
@@ -466,7 +461,15 @@ async fn limited<T>(
     name: &'static str,
     answer: impl Future<Output = Result<T, Status>>,
 ) -> Result<T, WatchError> {
-    timeout(CALL_TIMEOUT, answer)
+    within(CALL_TIMEOUT, name, answer).await
+}
+
+async fn within<T>(
+    limit: Duration,
+    name: &'static str,
+    answer: impl Future<Output = Result<T, Status>>,
+) -> Result<T, WatchError> {
+    timeout(limit, answer)
         .await
         .map_err(|_| WatchError::Timeout(name))?
         .map_err(|status| call(name, status))

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::task;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -13,7 +14,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::Semaphore;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tracing::debug;
 
 use super::view::{STALE, View};
@@ -25,7 +26,6 @@ const MOST: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a question may take to come.
 const HEAD: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_millis(100);
 /// What a scraper of `OpenMetrics` expects.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
@@ -43,19 +43,8 @@ async fn serve(listener: TcpListener, view: Arc<View>) -> anyhow::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener).context("listen for metrics")?;
     let room = Arc::new(Semaphore::new(MOST));
     loop {
-        let permit = Arc::clone(&room)
-            .acquire_owned()
-            .await
-            .context("wait for a free connection")?;
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                // Without descriptors every attempt fails; others close theirs meanwhile.
-                debug!(%error, "connection for metrics");
-                sleep(PAUSE).await;
-                continue;
-            }
-        };
+        let poll = |context: &mut task::Context<'_>| listener.poll_accept(context);
+        let ((stream, _), permit) = services::accept(&room, "metrics", poll).await?;
         let view = Arc::clone(&view);
         tokio::spawn(async move {
             let answer_one = service_fn(|request: Request<Incoming>| {

@@ -6,13 +6,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::task;
 
 use anyhow::Context as _;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
 use super::services;
@@ -22,7 +22,6 @@ use crate::logging::LogLevel;
 
 /// Connections at a time; the next ones wait.
 const MOST: usize = 8;
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// Answers from now on.
 pub(super) fn start(state_dir: &Path, view: Arc<View>, log_level: LogLevel) -> anyhow::Result<()> {
@@ -51,18 +50,8 @@ async fn serve(listener: UnixListener, view: Arc<View>, log_level: LogLevel) -> 
     let room = Arc::new(Semaphore::new(MOST));
     let log_level = Arc::new(log_level);
     loop {
-        let permit = Arc::clone(&room)
-            .acquire_owned()
-            .await
-            .context("wait for a free connection")?;
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                debug!(%error, "connection to the agent's socket");
-                sleep(PAUSE).await;
-                continue;
-            }
-        };
+        let poll = |context: &mut task::Context<'_>| listener.poll_accept(context);
+        let ((stream, _), permit) = services::accept(&room, "control", poll).await?;
         let (view, log_level) = (Arc::clone(&view), Arc::clone(&log_level));
         tokio::spawn(async move {
             match timeout(PATIENCE, converse(stream, &view, &log_level)).await {

@@ -28,7 +28,7 @@ use crate::reconcile::{Reconciler, Stores};
 use crate::source::folder::Folder;
 use crate::source::{FileState, PolicyObject};
 
-/// Looking again without a message: sums of repeated events, containers that ended, failures to retry.
+/// Looking again without a message: sums of repeated events, starts that nobody woke for, failures to retry.
 const TICK: Duration = Duration::from_secs(1);
 /// Comparing everything with the kernel without a message. Its cost grows with profiles and containers.
 const ROUND: Duration = Duration::from_secs(10);

@@ -170,11 +170,15 @@ pub fn wall_clock(monotonic: u64) -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let now = u64::try_from(now.tv_sec).unwrap_or_default() * 1_000_000_000
         + u64::try_from(now.tv_nsec).unwrap_or_default();
+    epoch_time().saturating_sub(now.saturating_sub(monotonic))
+}
+
+/// Nanoseconds since the epoch.
+pub(super) fn epoch_time() -> u64 {
     let wall = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default();
-    let wall = u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX);
-    wall.saturating_sub(now.saturating_sub(monotonic))
+    u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

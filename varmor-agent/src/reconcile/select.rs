@@ -87,14 +87,8 @@ pub(super) mod tests {
             .documents
             .first()
             .unwrap_or_else(|| panic!("{:?}", loaded.diagnostics));
-        PolicyObject {
-            identity: document.identity(),
-            kind: document.kind(),
-            namespace: document.namespace().map(str::to_owned),
-            name: document.name().to_owned(),
-            target: document.spec().unwrap().target.clone(),
-            profile: profile::build(document, &NodeFacts::default()).profile.unwrap(),
-        }
+        let profile = profile::build(document, &NodeFacts::default()).profile.unwrap();
+        PolicyObject::of(document, document.spec().unwrap().target.clone(), profile)
     }
 
     pub(crate) fn plain(id: &str, labels: &[(&str, &str)]) -> Container {

@@ -21,6 +21,19 @@ pub struct PolicyObject {
     pub profile: Profile,
 }
 
+impl PolicyObject {
+    pub(crate) fn of(document: &Document, target: Target, profile: Profile) -> Self {
+        Self {
+            identity: document.identity(),
+            kind: document.kind(),
+            namespace: document.namespace().map(str::to_owned),
+            name: document.name().to_owned(),
+            target,
+            profile,
+        }
+    }
+}
+
 /// What became of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileState {
@@ -170,7 +183,7 @@ impl Catalog {
             if let (Some(profile), Some(spec)) = (built.profile, document.spec()) {
                 reading
                     .objects
-                    .push(object(document, spec.target.clone(), profile));
+                    .push(PolicyObject::of(document, spec.target.clone(), profile));
             }
         }
         match reading
@@ -326,17 +339,6 @@ impl Entry {
     /// Bad files are read again each time: what made them bad may be in another file.
     fn needs_reading(&self, text: &FileText) -> bool {
         self.text != *text || self.status.state != FileState::Ok
-    }
-}
-
-fn object(document: &Document, target: Target, profile: Profile) -> PolicyObject {
-    PolicyObject {
-        identity: document.identity(),
-        kind: document.kind(),
-        namespace: document.namespace().map(str::to_owned),
-        name: document.name().to_owned(),
-        target,
-        profile,
     }
 }
 

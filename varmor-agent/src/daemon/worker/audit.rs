@@ -126,17 +126,14 @@ impl Worker {
 
     pub(super) fn take_record(&mut self, observed: &Observed) {
         let policies = self.policies.as_deref().unwrap_or_default();
-        let mut known_cgroup = None;
-        let known = observed.cgroups.iter().find_map(|cgroup| {
-            let known = self.reconciler.known(*cgroup)?;
-            known_cgroup = Some(*cgroup);
-            Some(known)
-        });
+        let mut cgroups = observed.cgroups.iter();
+        let found = cgroups.find_map(|cgroup| Some((*cgroup, self.reconciler.known(*cgroup)?)));
+        let known = found.map(|(_, known)| known);
         let Some((name, policy)) = attribute(&observed.record, policies, known) else {
             return;
         };
         let Some(mut event) = event(observed) else { return };
-        if let Some(cgroup) = known_cgroup {
+        if let Some((cgroup, _)) = found {
             event.cgroup = cgroup;
         }
         let of_policy = |policy: &PolicyObject| Origin {
@@ -204,14 +201,8 @@ mod tests {
         );
         let loaded = policy::load("test.yaml", text.as_bytes());
         let document = &loaded.documents[0];
-        PolicyObject {
-            identity: document.identity(),
-            kind: document.kind(),
-            namespace: document.namespace().map(str::to_owned),
-            name: document.name().to_owned(),
-            target: document.spec().unwrap().target.clone(),
-            profile: profile::build(document, &NodeFacts::default()).profile.unwrap(),
-        }
+        let profile = profile::build(document, &NodeFacts::default()).profile.unwrap();
+        PolicyObject::of(document, document.spec().unwrap().target.clone(), profile)
     }
 
     fn record(text: &str) -> Record {

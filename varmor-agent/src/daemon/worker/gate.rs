@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use tokio::sync::mpsc;
 use tracing::{debug, error, info, warn};
-use varmor_common::abi::Waiting;
 use varmor_common::policy::Enforcers;
 
 use super::Worker;
@@ -18,6 +17,7 @@ use crate::containers::cgroup::{Hierarchy, names_one_of, own_pod};
 use crate::enforcer::{CgroupId, Resident, WithoutAgent};
 use crate::events::wake_on;
 use crate::reconcile::selects;
+use crate::source::PolicyObject;
 
 /// Between two looks for marked cgroups that are gone.
 const MARKS: Duration = Duration::from_secs(30);
@@ -34,17 +34,12 @@ enum Answer {
     Runtime,
     /// The first program of this container, which a policy is about.
     Arrived(Box<Container>),
-    /// It has to be asked for, or its policy cannot be put in force.
-    Wait(Missing),
-}
-
-/// What an answer needs.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Missing {
-    Records,
-    Tasks,
-    /// A binding, which comes with the next reconciliation.
-    Nothing,
+    /// Policies or its binding are missing; they come by themselves, unless the policy cannot be put in force.
+    Wait,
+    /// What is known of records is older than the start.
+    AskForRecords,
+    /// And what is known of tasks.
+    AskForTasks,
 }
 
 /// From now on this process answers; the result wakes it.
@@ -74,13 +69,10 @@ impl Worker {
         let mut known: Vec<CgroupId> = self.own_pod().into_iter().collect();
         known.extend(self.already_there());
         if let Some(policies) = &self.policies {
-            let is_free = |container: &&Container| !policies.iter().any(|policy| selects(policy, container));
-            known.extend(
-                containers
-                    .iter()
-                    .filter(is_free)
-                    .filter_map(|container| container.cgroup),
-            );
+            let free = containers
+                .iter()
+                .filter(|container| !is_held(policies, container));
+            known.extend(free.filter_map(|container| container.cgroup));
         }
         let outcome = self
             .enforcer
@@ -138,30 +130,28 @@ impl Worker {
         self.problems.remove("starts");
         self.noticed
             .retain(|process, _| waiting.iter().any(|(waits, _)| waits == process));
-        let mut arrived = false;
-        let answers: Vec<_> = waiting
-            .into_iter()
-            .map(|(process, start)| {
-                let noticed = *self.noticed.entry(process).or_insert_with(Instant::now);
-                let answer = match self.answer(process, start, noticed) {
-                    Answer::Arrived(container) => {
-                        arrived = true;
-                        self.arrivals.insert(CgroupId(start.cgroup), *container);
-                        Answer::Wait(Missing::Nothing)
-                    }
-                    answer => answer,
-                };
-                (process, start, answer)
-            })
-            .collect();
-        if arrived {
-            self.reconcile();
-        }
-        for (process, start, answer) in answers {
+        let mut arrived = Vec::new();
+        for (process, start) in waiting {
             let cgroup = CgroupId(start.cgroup);
-            let answer = match answer {
-                Answer::Wait(Missing::Nothing) if self.is_bound(cgroup) => Answer::Bound,
-                answer => answer,
+            let noticed = *self.noticed.entry(process).or_insert_with(Instant::now);
+            match self.answer(process, cgroup, noticed) {
+                Answer::Arrived(container) => {
+                    self.arrivals.insert(cgroup, *container);
+                    arrived.push((process, cgroup));
+                }
+                answer => self.give(process, cgroup, &answer),
+            }
+        }
+        if arrived.is_empty() {
+            return;
+        }
+        // All of them at once.
+        self.reconcile();
+        for (process, cgroup) in arrived {
+            let answer = if self.is_bound(cgroup) {
+                Answer::Bound
+            } else {
+                Answer::Wait
             };
             self.give(process, cgroup, &answer);
         }
@@ -172,13 +162,13 @@ impl Worker {
             .noticed
             .get(&process)
             .map_or(Duration::ZERO, Instant::elapsed);
+        match answer {
+            Answer::AskForRecords => self.requests.records.notify_one(),
+            Answer::AskForTasks => self.requests.tasks.notify_one(),
+            _ => {}
+        }
         let outcome = match answer {
-            Answer::Wait(_) | Answer::Arrived(_) => {
-                if matches!(answer, Answer::Wait(Missing::Records)) {
-                    self.requests.records.notify_one();
-                } else if matches!(answer, Answer::Wait(Missing::Tasks)) {
-                    self.requests.tasks.notify_one();
-                }
+            Answer::Wait | Answer::Arrived(_) | Answer::AskForRecords | Answer::AskForTasks => {
                 if waited > LONG {
                     self.problem("long start", || {
                         error!(
@@ -213,24 +203,18 @@ impl Worker {
             .is_ok_and(|bindings| bindings.iter().any(|(known, _)| *known == cgroup))
     }
 
-    fn answer(&self, process: u32, start: Waiting, noticed: Instant) -> Answer {
-        let cgroup = CgroupId(start.cgroup);
+    fn answer(&self, process: u32, cgroup: CgroupId, noticed: Instant) -> Answer {
         if self.is_bound(cgroup) {
             return Answer::Bound;
         }
         let Some(policies) = &self.policies else {
-            return Answer::Wait(Missing::Nothing);
-        };
-        let is_selected = |container: &Container| {
-            policies
-                .iter()
-                .any(|policy| policy.profile.part_for(Enforcers::BPF).is_some() && selects(policy, container))
+            return Answer::Wait;
         };
         let is_new =
             |taken: Option<tokio::time::Instant>| taken.is_some_and(|taken| taken.into_std() >= noticed);
         // What older records lack may have come since.
         if !is_new(self.listing.recorded) {
-            return Answer::Wait(Missing::Records);
+            return Answer::AskForRecords;
         }
         // Who is dead waits for nobody.
         let Ok(named) = names_one_of(process, &self.listing.records.keys().map(String::as_str)) else {
@@ -246,7 +230,7 @@ impl Worker {
                 return Answer::Runtime;
             }
             if !is_new(self.listing.taken) {
-                return Answer::Wait(Missing::Tasks);
+                return Answer::AskForTasks;
             }
             let containers = self
                 .listing
@@ -254,8 +238,8 @@ impl Worker {
                 .iter()
                 .flat_map(|containers| containers.iter());
             let mut of_cgroup = containers.filter(|container| container.cgroup == Some(cgroup));
-            return if of_cgroup.any(is_selected) {
-                Answer::Wait(Missing::Nothing)
+            return if of_cgroup.any(|container| is_held(policies, container)) {
+                Answer::Wait
             } else {
                 Answer::Free
             };
@@ -263,7 +247,7 @@ impl Worker {
         let selected = records
             .iter()
             .filter(|record| !record.is_sandbox)
-            .find(|record| is_selected(&record.container));
+            .find(|record| is_held(policies, &record.container));
         match selected {
             None => Answer::Free,
             // Where the mounts stay those of the runtime they tell nothing.
@@ -318,6 +302,13 @@ impl Worker {
             Err(error) => warn!(%error, "the start gate stays closed"),
         }
     }
+}
+
+/// Whether a policy of the BPF enforcer is about the container.
+fn is_held(policies: &[PolicyObject], container: &Container) -> bool {
+    policies
+        .iter()
+        .any(|policy| policy.profile.enforcers.contains(Enforcers::BPF) && selects(policy, container))
 }
 
 /// Whether the runtime has yet to give the process the mounts of its container: until then it sees those of the runtime

@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use tracing::error;
-use varmor_common::audit::{AVC, KernelLine, SECCOMP, parse};
+use varmor_common::audit::{KernelLine, parse};
 
 use super::{Intake, count};
 
@@ -85,8 +85,7 @@ impl Position {
             count(&intake.counters.kernel, now.saturating_sub(before));
         } else if line.message.starts_with(b"audit: type=") {
             match parse(&line.message) {
-                Ok(record) if record.kind == AVC || record.kind == SECCOMP => intake.take(record),
-                Ok(_) => {}
+                Ok(record) => intake.take(record),
                 Err(_) => count(&intake.counters.unreadable, 1),
             }
         }

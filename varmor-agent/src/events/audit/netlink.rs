@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -108,10 +107,7 @@ fn message(bytes: &[u8], intake: &Intake, lost: &mut Option<u32>) {
         if let Some(now) = bytes.get(LOST..LOST + 4) {
             let now = u32::from_ne_bytes(now.try_into().expect("four bytes were asked for"));
             let before = lost.replace(now).unwrap_or(now);
-            intake
-                .counters
-                .kernel
-                .fetch_add(now.wrapping_sub(before).into(), Ordering::Relaxed);
+            count(&intake.counters.kernel, now.wrapping_sub(before).into());
         }
         return;
     }
@@ -128,6 +124,8 @@ fn message(bytes: &[u8], intake: &Intake, lost: &mut Option<u32>) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use super::super::tests::intake;
     use super::*;
 

@@ -4,7 +4,7 @@ mod message;
 
 use std::io;
 use std::str::FromStr;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Bytes;
@@ -17,6 +17,7 @@ use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use super::outbox::Inbox;
+use super::recorder::epoch_time;
 
 /// Records of one request.
 const BATCH: usize = 256;
@@ -100,7 +101,7 @@ pub async fn export(mut inbox: Inbox, endpoint: Endpoint) {
             };
             let _ = timeout(GATHER, gather).await;
         }
-        let body: Bytes = message::request(lines.iter().map(|line| &**line), now())
+        let body: Bytes = message::request(lines.iter().map(|line| &**line), epoch_time())
             .encode_to_vec()
             .into();
         match deliver(&endpoint, body, inbox.lines.is_closed()).await {
@@ -181,13 +182,6 @@ async fn post(endpoint: &Endpoint, body: Bytes) -> Result<usize, Failure> {
         | StatusCode::GATEWAY_TIMEOUT => Err(Failure::Passing(format!("it answered {status}"))),
         _ => Err(Failure::Lasting(format!("it answered {status}"))),
     }
-}
-
-fn now() -> u64 {
-    let now = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
