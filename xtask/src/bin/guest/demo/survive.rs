@@ -194,7 +194,7 @@ fn say(case: &str, claim: impl FnOnce() -> Result<()>) -> bool {
 }
 
 /// Replaces a file as an editor does: a new file and a rename.
-fn replace(path: &Path, text: &str) -> Result<()> {
+pub(crate) fn replace(path: &Path, text: &str) -> Result<()> {
     let new = path.with_extension("new");
     fs::write(&new, text).with_context(|| format!("write {}", new.display()))?;
     fs::rename(&new, path).with_context(|| format!("replace {}", path.display()))

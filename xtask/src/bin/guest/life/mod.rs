@@ -116,7 +116,7 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
 }
 
 /// A number of an answer.
-fn number(value: &Value, pointer: &str) -> Result<u64> {
+pub(crate) fn number(value: &Value, pointer: &str) -> Result<u64> {
     value
         .pointer(pointer)
         .and_then(Value::as_u64)

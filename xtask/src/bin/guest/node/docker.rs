@@ -16,15 +16,16 @@ use crate::demo::containers;
 const APP: &str = "node-docker";
 const SLEEPER: &str = "node-docker-sleeper";
 const LOG: &str = "/run/node-dockerd.log";
+const STARTS: usize = 3;
 
 pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
     let node = Node::start(scale)?;
     lab::enforce(APP, "disable-access-shadow")?;
     let daemon = Docker::start(scale)?;
-    claims.claim("a policy finds a container of Docker by its label", &found(&node));
+    claims.claim("a policy finds a container of Docker by its label", found(&node));
     claims.claim(
         "no start of Docker gets its first instruction done",
-        &(|| {
+        (|| {
             // The cgroup in which Docker makes its containers is known from the sleeper on.
             let denied = (0..STARTS).map(|_| attack(APP)).collect::<Result<Vec<bool>>>()?;
             ensure!(denied.iter().all(|allowed| !allowed), "{denied:?}");
@@ -36,8 +37,6 @@ pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
     drop(daemon);
     Ok(())
 }
-
-const STARTS: usize = 3;
 
 struct Docker {
     child: Child,

@@ -33,7 +33,7 @@ pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
         .map_err(|_| anyhow::anyhow!("the flood panicked"))??;
     claims.claim(
         "the machine answers during a flood of denials",
-        &meanwhile.and_then(|took| {
+        meanwhile.and_then(|took| {
             ensure!(took < RESPONSIVE, "containerd took {} s", took.as_secs());
             ensure!(node.agent.is_alive(), "the agent is dead");
             Ok(format!("containerd answered in {} ms", took.as_millis()))
@@ -41,7 +41,7 @@ pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
     );
     claims.claim(
         "every denial of a flood is in the log or counted",
-        &account(scale.flood, &counts),
+        account(scale.flood, &counts),
     );
     lab::remove(APP);
     Ok(())

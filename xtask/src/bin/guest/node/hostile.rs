@@ -51,20 +51,20 @@ pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
     });
     claims.claim(
         "hostile annotations and labels do not end the agent",
-        &held.and_then(|()| {
+        held.and_then(|()| {
             ensure!(node.agent.is_alive(), "the agent is dead");
             Ok(format!("{} values in {} containers", values.len(), names.len()))
         }),
     );
     claims.claim(
         "hostile annotations and labels leave no file",
-        &files().and_then(|after| {
+        files().and_then(|after| {
             let new: Vec<_> = after.difference(&before).collect();
             ensure!(new.is_empty(), "{new:?}");
             Ok(format!("{} files before and after", before.len()))
         }),
     );
-    claims.claim("lines of the log stay lines", &lines());
+    claims.claim("lines of the log stay lines", lines());
     for name in &names {
         lab::remove(name);
     }

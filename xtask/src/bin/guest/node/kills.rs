@@ -27,7 +27,7 @@ pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
     node.agent.wait_until_protected(APP, READY)?;
     claims.claim(
         "the agent keeps only the capabilities that it needs",
-        &privileges(&node),
+        privileges(&node),
     );
     let attack = attack();
     let outcome = starve(&node).and_then(|detail| {
@@ -38,13 +38,13 @@ pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
     drop(node);
     claims.claim(
         "not one attack succeeds while the agent runs out of memory and is started again",
-        &result(attack, outcome.as_ref().map(|(_, detail)| detail.clone())),
+        result(attack, outcome.as_ref().map(|(_, detail)| detail.clone())),
     );
     let (node, _) = outcome?;
     let log = Node::log()?;
     claims.claim(
         "the agent behind an agent without memory adopts its programs",
-        &(|| {
+        (|| {
             ensure!(log.contains("dopted"), "the log does not say so");
             Ok(String::new())
         })(),
@@ -53,13 +53,13 @@ pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
     let upgraded = upgrade(scale, node);
     claims.claim(
         "not one attack succeeds while the agent is upgraded",
-        &result(attack, upgraded.as_ref().map(|_| String::new())),
+        result(attack, upgraded.as_ref().map(|_| String::new())),
     );
     upgraded?;
     let log = Node::log()?;
     claims.claim(
         "the upgraded agent says that it took down the programs of the other version",
-        &(|| {
+        (|| {
             ensure!(
                 log.contains("other versions were taken down"),
                 "the log does not say so"

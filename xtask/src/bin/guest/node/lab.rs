@@ -13,10 +13,15 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Scale;
-use crate::demo::{agent::Agent, containers};
+use crate::{
+    demo::{agent::Agent, containers, survive::replace},
+    life,
+};
+
+pub(super) use life::{Claims, number};
 
 pub(super) const GUEST: &str = "/usr/bin/varmor-guest";
 pub(super) const SHADOW: &str = "/etc/shadow";
@@ -25,35 +30,6 @@ pub(super) const LOG: &str = "/run/node-agent.log";
 const STATE: &str = "/run/varmor";
 /// The first policy loads its programs, which takes minutes on a busy emulated processor.
 const SOON: Duration = Duration::from_mins(10);
-
-/// Claims of the suite `agent`, printed as they are tried.
-#[derive(Default)]
-pub(super) struct Claims {
-    failed: usize,
-    last: Option<Instant>,
-}
-
-impl Claims {
-    pub(super) fn claim(&mut self, case: &str, outcome: &Result<String>) {
-        let (word, detail) = match outcome {
-            Ok(detail) => ("passed", detail.clone()),
-            Err(error) => ("failed", format!("{error:#}")),
-        };
-        self.failed += usize::from(outcome.is_err());
-        let took = self
-            .last
-            .replace(Instant::now())
-            .map_or(0, |last| last.elapsed().as_millis());
-        println!(
-            "{}",
-            json!({ "suite": "agent", "case": case, "outcome": word, "detail": detail, "ms": took })
-        );
-    }
-
-    pub(super) fn all_hold(&self) -> bool {
-        self.failed == 0
-    }
-}
 
 /// An agent at work on a folder of policies of its own.
 pub(super) struct Node {
@@ -95,14 +71,12 @@ pub(super) fn write(name: &str, rule: &str) -> Result<()> {
 /// The same for another enforcer.
 pub(super) fn write_for(name: &str, enforcer: &str, rule: &str) -> Result<()> {
     let path = PathBuf::from(POLICIES).join(format!("{name}.yaml"));
-    let new = path.with_extension("new");
     let text = format!(
         "apiVersion: crd.varmor.org/v1beta1\nkind: VarmorClusterPolicy\nmetadata: {{name: {name}}}\nspec:\n  target: \
          {{kind: Pod, selector: {{matchLabels: {{app: {name}}}}}}}\n  policy:\n    enforcer: {enforcer}\n    mode: \
          EnhanceProtect\n    enhanceProtect:\n      privileged: true\n      attackProtectionRules:\n      - rules: [{rule}]\n"
     );
-    fs::write(&new, text).with_context(|| format!("write {}", new.display()))?;
-    fs::rename(&new, &path).with_context(|| format!("replace {}", path.display()))
+    replace(&path, &text)
 }
 
 /// Names of what is loaded.
@@ -168,13 +142,6 @@ pub(super) fn inside(container: &str, words: &[&str]) -> Result<Value> {
     let head = ["task", "exec", "--exec-id", &id, container, GUEST, "node"];
     let text = containers::ctr(&[&head[..], words].concat())?;
     serde_json::from_str(text.trim()).with_context(|| format!("read `{text}`"))
-}
-
-pub(super) fn number(value: &Value, pointer: &str) -> Result<u64> {
-    value
-        .pointer(pointer)
-        .and_then(Value::as_u64)
-        .with_context(|| format!("no number at {pointer} of {value}"))
 }
 
 pub(super) fn wait(what: &str, mut happened: impl FnMut() -> Result<bool>) -> Result<()> {

@@ -28,7 +28,7 @@ pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
     node.agent.wait_until_protected(APP, READY)?;
     let outcome = changes(scale.changes);
     lab::remove(APP);
-    claims.claim("a change of a policy reaches a running container", &outcome);
+    claims.claim("a change of a policy reaches a running container", outcome);
     Ok(())
 }
 

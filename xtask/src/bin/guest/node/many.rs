@@ -65,7 +65,7 @@ pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
     let what = format!("{} profiles, {} containers", scale.profiles, scale.containers);
     claims.claim(
         "the agent needs at most 30 MiB",
-        &memory(&node).and_then(|[all, own, files]| {
+        memory(&node).and_then(|[all, own, files]| {
             let text = format!("{all} KiB ({own} of its own, {files} of its program) with {what}");
             ensure!(all <= MEMORY_KIB, "{text}");
             Ok(text)
@@ -73,7 +73,7 @@ pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
     );
     claims.claim(
         "the agent needs next to nothing of an emulated processor when nothing happens",
-        &idle(&node).and_then(|share| {
+        idle(&node).and_then(|share| {
             ensure!(share <= IDLE_SHARE, "{:.3} % with {what}", share * 100.0);
             Ok(format!("{:.3} % with {what}", share * 100.0))
         }),

@@ -108,7 +108,7 @@ type Run = fn(&Scale, &mut lab::Claims) -> Result<()>;
 
 fn run(scale: &Scale) -> Result<ExitCode> {
     containers::import(&scale.image)?;
-    let mut claims = lab::Claims::default();
+    let mut claims = lab::Claims::new("agent");
     let parts: [(Part, Run); 9] = [
         (Part::Starts, starts::run),
         (Part::Kills, kills::run),
@@ -131,12 +131,8 @@ fn run(scale: &Scale) -> Result<ExitCode> {
         }
         // What stops a part is a failure; the others still run.
         if let Err(error) = run(scale, &mut claims) {
-            claims.claim("the part can run", &Err(error));
+            claims.claim("the part can run", Err(error));
         }
     }
-    Ok(if claims.all_hold() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(claims.exit_code())
 }

@@ -40,7 +40,7 @@ pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
     let counts = lab::inside(APP, &["attack", SHADOW, "0"]);
     claims.claim(
         "a denial of AppArmor is in the log, with its rule and its container",
-        &counts.and_then(|counts| {
+        counts.and_then(|counts| {
             ensure!(
                 lab::number(&counts, "/allowed")? == 0,
                 "AppArmor let it: {counts}"

@@ -43,14 +43,14 @@ pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
     let free = attack("node-free", "node-other", "runc");
     claims.claim(
         "a container that no policy is about can do it with its first instruction",
-        &free.and_then(|allowed| {
+        free.and_then(|allowed| {
             ensure!(allowed, "it was refused");
             Ok(String::new())
         }),
     );
     claims.claim(
         "no start under load gets its first instruction done",
-        &under_load(scale.starts).and_then(|ends| {
+        under_load(scale.starts).and_then(|ends| {
             ensure!(ends.succeeded.is_empty(), "{:?}", ends.succeeded);
             ensure!(ends.denied == scale.starts, "refused: {:?}", ends.refused);
             Ok(format!("{} starts, each denied", ends.denied))
@@ -58,7 +58,7 @@ pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
     );
     claims.claim(
         "no start while agents are killed and policies change gets its first instruction done",
-        &while_restarted(scale, node),
+        while_restarted(scale, node),
     );
     Ok(())
 }

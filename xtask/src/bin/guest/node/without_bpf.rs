@@ -33,7 +33,7 @@ pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
     };
     claims.claim(
         "without BPF LSM a policy for it is refused with the reason",
-        &refused(),
+        refused(),
     );
     Ok(())
 }
