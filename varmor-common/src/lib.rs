@@ -21,4 +21,6 @@ pub mod policy;
 #[cfg(feature = "std")]
 pub mod profile;
 #[cfg(feature = "std")]
+pub mod report;
+#[cfg(feature = "std")]
 pub mod rules;

@@ -8,7 +8,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ArmorProfileStatus, Target};
+use super::{ArmorProfileStatus, EgressAddresses, PolicySource, Target, WorkloadPods};
 
 /// The specification of an `ArmorProfile`.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -47,6 +47,16 @@ pub struct ArmorProfileSpec {
     pub behavior_modeling: Option<BehaviorModeling>,
     /// Whether existing workloads are rolled.
     pub update_existing_workloads: bool,
+    /// The policy itself, which the nodes compile; vArmor has compiled contents in `profile` instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PolicySource>,
+    /// The workloads that the target means at present; absent for targets of kind Pod, which the nodes compare with
+    /// the pods themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workloads: Option<Vec<WorkloadPods>>,
+    /// The addresses behind the Services and Pods that the rules name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub egress: Vec<EgressAddresses>,
 }
 
 /// The profile of every enforcer.

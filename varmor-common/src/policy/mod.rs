@@ -4,6 +4,7 @@
 mod armor_profile;
 mod armor_profile_model;
 mod bpf_raw;
+mod cluster;
 mod diagnostic;
 mod enforcer;
 mod enhance_protect;
@@ -21,6 +22,7 @@ pub mod vocabulary;
 pub use armor_profile::*;
 pub use armor_profile_model::*;
 pub use bpf_raw::*;
+pub use cluster::*;
 pub(crate) use diagnostic::quoted;
 pub use diagnostic::{Diagnostic, Severity, render};
 pub use enforcer::{Enforcers, PolicyMode, UnknownEnforcer};

@@ -22,6 +22,9 @@ pub struct PolicyStatus {
     /// Where the policy is in its life.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
+    /// `metadata.generation` that this status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
 }
 
 /// Where a policy is in its life.
@@ -53,6 +56,9 @@ pub struct PolicyCondition {
     /// A sentence for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// `metadata.generation` that the condition is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
 }
 
 /// The status of an `ArmorProfile`.
@@ -68,6 +74,9 @@ pub struct ArmorProfileStatus {
     /// The nodes that failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<NodeCondition>,
+    /// `metadata.generation` that the numbers are about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
 }
 
 /// The status of an `ArmorProfileModel`.

@@ -6,8 +6,8 @@ use super::{
 use crate::abi::MAX_TARGETS;
 use crate::compile::seccomp::{self, Inputs};
 use crate::policy::{
-    DefenseInDepth, Diagnostic, Document, DynamicResult, Enforcers, EnhanceProtect, Policy, PolicyMode,
-    Severity, item,
+    DefenseInDepth, Diagnostic, Document, DynamicResult, EgressAddress, EgressAddresses, EgressPeer,
+    Enforcers, EnhanceProtect, Policy, PolicyMode, Severity, item,
 };
 use crate::rules::{RUNTIME_DEFAULT, RUNTIME_DEFAULT_ID};
 
@@ -26,14 +26,39 @@ pub fn build(document: &Document, facts: &NodeFacts) -> Built {
     build_with(document, facts, Inputs::default())
 }
 
+/// What only a cluster knows of a policy.
+#[derive(Clone, Copy, Debug)]
+pub struct ClusterFacts<'d> {
+    /// Name of the profile, which need not be [`profile_name`].
+    pub profile_name: &'d str,
+    /// The addresses behind Services and Pods.
+    pub egress: &'d [EgressAddresses],
+}
+
 /// The same with what was recorded of the workload, for filters that are made of it.
 #[must_use]
 pub fn build_with<'d>(document: &'d Document, facts: &'d NodeFacts, inputs: Inputs<'d>) -> Built {
+    build_in(None, document, facts, inputs)
+}
+
+/// The same with what the cluster knows, if there is one.
+#[must_use]
+pub fn build_in<'d>(
+    cluster: Option<ClusterFacts<'d>>,
+    document: &'d Document,
+    facts: &'d NodeFacts,
+    inputs: Inputs<'d>,
+) -> Built {
+    let name = cluster.map_or_else(
+        || profile_name(document.namespace(), document.name()),
+        |cluster| cluster.profile_name.to_owned(),
+    );
     let mut builder = Builder {
         document,
         facts,
+        egress: cluster.map(|cluster| cluster.egress),
         profile: Profile {
-            name: profile_name(document.namespace(), document.name()),
+            name,
             ..Profile::default()
         },
         diagnostics: Vec::new(),
@@ -63,6 +88,8 @@ pub fn build_with<'d>(document: &'d Document, facts: &'d NodeFacts, inputs: Inpu
 pub(super) struct Builder<'d> {
     pub(super) document: &'d Document,
     pub(super) facts: &'d NodeFacts,
+    /// The addresses behind Services and Pods; `None` outside of a cluster.
+    pub(super) egress: Option<&'d [EgressAddresses]>,
     pub(super) profile: Profile,
     pub(super) diagnostics: Vec<Diagnostic>,
     /// That the policy names.
@@ -78,7 +105,7 @@ pub(super) struct Builder<'d> {
 const POLICY: &str = "spec.policy";
 const RULES: &str = "spec.policy.enhanceProtect";
 
-impl Builder<'_> {
+impl<'d> Builder<'d> {
     fn policy(&mut self, policy: &Policy) {
         self.enforcers(policy.enforcer);
         match (policy.mode, &policy.enhance_protect) {
@@ -308,6 +335,13 @@ impl Builder<'_> {
         } else {
             self.profile.add_target(self.executables.clone(), [rule]);
         }
+    }
+
+    /// The addresses of a peer; `None` outside of a cluster. A peer that the controller has not resolved (it is newer than
+    /// the object that names it) has no address yet.
+    pub(super) fn addresses(&self, peer: &EgressPeer) -> Option<&'d [EgressAddress]> {
+        let known = self.egress?.iter().find(|known| known.peer == *peer);
+        Some(known.map_or(&[], |known| &known.destinations))
     }
 
     pub(super) fn report(&mut self, severity: Severity, field: &str, message: String, help: &str) {

@@ -5,9 +5,10 @@ use std::net::IpAddr;
 use super::build::Builder;
 use super::{
     Access, DeviceAccess, DeviceKind, DeviceRule, EgressRule, MountRule, Object, SocketRule, Verdict,
+    destination,
 };
 use crate::abi;
-use crate::policy::{Enforcers, Severity};
+use crate::policy::{EgressPeer, Enforcers, Severity};
 use crate::rules::{self, AppArmor, Bpf, BuiltinRule, Contribution, DiskUse, syscalls};
 
 /// Adds the built-in rule `id`, which is written at `field`.
@@ -123,6 +124,19 @@ pub(super) fn contribute(
             return disk_devices(builder, *action, id, field, verdict, enforcers);
         }
         Contribution::Service { namespace, name } => {
+            let peer = EgressPeer::service(namespace, name);
+            if let Some(addresses) = builder.addresses(&peer) {
+                for rule in destination::rules(addresses, &[]) {
+                    builder.push(
+                        id,
+                        field,
+                        verdict,
+                        Object::Egress(rule),
+                        enforcers.and(Enforcers::BPF),
+                    );
+                }
+                return;
+            }
             let message = format!(
                 "the rule `{id}` needs the addresses of the Service {namespace}/{name}, which only a cluster knows; it has no effect"
             );

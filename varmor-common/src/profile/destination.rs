@@ -7,29 +7,64 @@ use ipnet::IpNet;
 use super::build::Builder;
 use super::raw::push;
 use super::{EgressRule, IngressRule, Object, PortRange};
-use crate::policy::{EgressRules, IngressRawRule, Port, Severity, ToDestination, item};
+use crate::policy::{
+    EgressAddress, EgressPeer, EgressRules, IngressRawRule, Port, Severity, ToDestination, item,
+};
 
 /// Adds the rules about connections, which are written at `field`.
 pub(super) fn add(builder: &mut Builder<'_>, egress: &EgressRules, field: &str) {
     for (index, rule) in egress.to_destinations.iter().enumerate() {
         destination(builder, rule, &item(&format!("{field}.toDestinations"), index));
     }
-    for (list, count) in [
-        ("toServices", egress.to_services.len()),
-        ("toPods", egress.to_pods.len()),
-    ] {
-        for index in 0..count {
-            let message =
-                format!("a rule of `{list}` needs addresses that only a cluster knows; it has no effect");
-            let place = item(&format!("{field}.{list}"), index);
-            builder.report(
-                Severity::Warning,
-                &place,
-                message,
-                "use `toDestinations` with the addresses",
-            );
-        }
+    for (index, rule) in egress.to_services.iter().enumerate() {
+        let place = item(&format!("{field}.toServices"), index);
+        peer(
+            builder,
+            &EgressPeer::of_services(rule),
+            &rule.qualifiers,
+            &[],
+            &place,
+        );
     }
+    for (index, rule) in egress.to_pods.iter().enumerate() {
+        let place = item(&format!("{field}.toPods"), index);
+        peer(
+            builder,
+            &EgressPeer::of_pods(rule),
+            &rule.qualifiers,
+            &rule.ports,
+            &place,
+        );
+    }
+}
+
+/// Adds a rule about a peer, whose addresses a cluster knows.
+fn peer(builder: &mut Builder<'_>, peer: &EgressPeer, qualifiers: &[String], ports: &[Port], field: &str) {
+    let Some(addresses) = builder.addresses(peer) else {
+        let message =
+            "a rule about Services or Pods needs addresses that only a cluster knows; it has no effect"
+                .to_owned();
+        return builder.report(
+            Severity::Warning,
+            field,
+            message,
+            "use `toDestinations` with the addresses",
+        );
+    };
+    for rule in rules(addresses, ports) {
+        push(builder, field, qualifiers, Object::Egress(rule));
+    }
+}
+
+/// One rule per address. The ports that the rule names win over those that the address has.
+pub(super) fn rules(addresses: &[EgressAddress], ports: &[Port]) -> impl Iterator<Item = EgressRule> {
+    addresses.iter().map(move |address| {
+        let ports = if ports.is_empty() { &address.ports } else { ports };
+        EgressRule {
+            network: Some(single(address.ip)),
+            ports: ports.iter().copied().map(range).collect(),
+        }
+    })
 }
 
 fn destination(builder: &mut Builder<'_>, rule: &ToDestination, field: &str) {

@@ -18,10 +18,10 @@ mod target;
 mod tests;
 
 pub use apparmor::{AppArmorBase, AppArmorPart, RawStatement};
-pub use build::{Built, build, build_with};
+pub use build::{Built, ClusterFacts, build, build_in, build_with};
 pub use defaults::{DEFAULT_RULE, Defaults, Kinds};
 pub use facts::{Disk, NodeFacts};
-pub use name::{MANAGER_NAMESPACE, profile_name};
+pub use name::{MANAGER_NAMESPACE, profile_name, profile_name_apart};
 pub use rule::{
     Access, CapabilitySet, DeviceAccess, DeviceKind, DeviceRule, EgressRule, IngressRule, MountRule, Object,
     Origin, PortRange, Profile, ProfileMode, PtraceAccess, PtraceRule, PtraceScope, Rule, SocketRule,
