@@ -29,7 +29,7 @@ use tracing::{debug, info, warn};
 
 use super::cgroup::Hierarchy;
 use super::nest::nests;
-use super::oci::{NERDCTL_NAME_LABEL, Object, Role};
+use super::oci::{NERDCTL_NAME_LABEL, Object, Role, SANDBOX_METADATA};
 use super::{Container, docker};
 use crate::enforcer::CgroupId;
 use crate::text::{MAX_NAME, clean};
@@ -431,7 +431,11 @@ fn object(namespace: &str, record: ContainerRecord) -> Object {
             }
         }
     }
-    Object::new(&record.id, &image, labels, &spec)
+    let object = Object::new(&record.id, &image, labels, &spec);
+    match record.extensions.get(SANDBOX_METADATA) {
+        Some(stored) => object.with_sandbox(&stored.value),
+        None => object,
+    }
 }
 
 fn key(container: &Container) -> (String, String, u32) {

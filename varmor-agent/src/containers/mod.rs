@@ -6,7 +6,7 @@ mod docker;
 mod nest;
 mod oci;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -40,6 +40,8 @@ pub struct Pod {
     pub name: String,
     pub uid: String,
     pub labels: BTreeMap<String, String>,
+    /// Names of the containers that annotations take out of every BPF profile.
+    pub unconfined: BTreeSet<String>,
 }
 
 impl Container {

@@ -4,7 +4,7 @@
 //! writes. The labels of the same meaning are not trusted: an image can bring them along, and a container that
 //! names a foreign pod namespace would slip out of a policy.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
@@ -20,6 +20,11 @@ const SANDBOX_UID: &str = "io.kubernetes.cri.sandbox-uid";
 const POD_NAME_LABEL: &str = "io.kubernetes.pod.name";
 const POD_NAMESPACE_LABEL: &str = "io.kubernetes.pod.namespace";
 const POD_UID_LABEL: &str = "io.kubernetes.pod.uid";
+/// Key of the CRI plug-in's own data of a sandbox.
+pub(super) const SANDBOX_METADATA: &str = "io.cri-containerd.sandbox.metadata";
+/// Before the name of a container, in annotations of a pod.
+const BPF_ANNOTATION: &str = "container.bpf.security.beta.varmor.org/";
+const UNCONFINED: &str = "unconfined";
 pub(super) const NERDCTL_NAME_LABEL: &str = "nerdctl/name";
 
 /// The part of containerd's container object that is needed.
@@ -31,6 +36,8 @@ pub(super) struct Object {
     pub(super) annotations: BTreeMap<String, String>,
     /// It gets a mount namespace of its own.
     pub(super) has_mounts: bool,
+    /// Of a sandbox: names of the containers that annotations of the pod take out of every BPF profile.
+    pub(super) unconfined: BTreeSet<String>,
 }
 
 /// What kind of container it is.
@@ -65,6 +72,25 @@ struct Namespace {
     path: String,
 }
 
+/// What the CRI plug-in keeps of a sandbox, as far as it is needed.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "PascalCase", default)]
+struct Stored {
+    metadata: StoredMetadata,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "PascalCase", default)]
+struct StoredMetadata {
+    config: StoredConfig,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct StoredConfig {
+    annotations: BTreeMap<String, String>,
+}
+
 impl Object {
     pub(super) fn new(
         id: &str,
@@ -89,7 +115,20 @@ impl Object {
             has_mounts: namespaces
                 .iter()
                 .any(|namespace| namespace.r#type == "mount" && namespace.path.is_empty()),
+            unconfined: BTreeSet::new(),
         }
+    }
+
+    /// Takes in what the CRI plug-in keeps of a sandbox, where the annotations of the pod are.
+    pub(super) fn with_sandbox(mut self, metadata: &[u8]) -> Self {
+        // Without it nothing is taken out, which is the safe side.
+        let stored = serde_json::from_slice::<Stored>(metadata).unwrap_or_default();
+        let annotations = stored.metadata.config.annotations.into_iter();
+        self.unconfined = annotations
+            .filter(|(_, value)| value == UNCONFINED)
+            .filter_map(|(key, _)| key.strip_prefix(BPF_ANNOTATION).map(|name| clean(name, MAX_NAME)))
+            .collect();
+        self
     }
 
     pub(super) fn role(&self) -> Role {
@@ -145,6 +184,9 @@ impl Object {
             name: of(SANDBOX_NAME, POD_NAME_LABEL),
             uid: of(SANDBOX_UID, POD_UID_LABEL),
             labels: sandbox.map(|sandbox| sandbox.labels.clone()).unwrap_or_default(),
+            unconfined: sandbox
+                .map(|sandbox| sandbox.unconfined.clone())
+                .unwrap_or_default(),
         }
     }
 }
@@ -205,6 +247,22 @@ mod tests {
             ("demo", "web-0", "u-1")
         );
         assert_eq!(pod.labels["app"], "web");
+    }
+
+    #[test]
+    fn annotations_of_a_pod_take_containers_out() {
+        // As containerd 1.6 writes it, shortened.
+        let stored = br#"{"Version":"v1","Metadata":{"ID":"s1","Name":"web_demo","Config":{"metadata":{"name":"web"},
+            "annotations":{"container.bpf.security.beta.varmor.org/init":"unconfined",
+            "container.bpf.security.beta.varmor.org/main":"localhost/varmor-demo-p","other":"unconfined"}}}}"#;
+        let sandbox = Object::new("s1", "i", [], b"{}").with_sandbox(stored);
+        assert_eq!(sandbox.unconfined.into_iter().collect::<Vec<_>>(), ["init"]);
+        assert!(
+            Object::new("s1", "i", [], b"{}")
+                .with_sandbox(b"no JSON")
+                .unconfined
+                .is_empty()
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! One task owns the enforcer and everything that it is told comes to it as a message; nothing else holds it.
 
+mod controller;
 mod http;
 mod lock;
 mod metrics;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
 use tracing::{info, warn};
 use varmor_common::policy::Enforcers;
 use varmor_common::profile::Disk;
@@ -29,13 +31,14 @@ pub use options::Options;
 
 use self::lock::InstanceLock;
 use self::view::View;
-use self::worker::Worker;
+use self::worker::{Outlets, Worker};
 use crate::enforcer::seccomp::SeccompStore;
 use crate::enforcer::{Absent, EnforcerError, ProfileStore, Resident, apparmor, bpf};
 use crate::events::{LogFile, Outbox, Recorder, Rotation, otlp, standard_output};
 use crate::logging::LogLevel;
 use crate::reconcile::Stores;
-use crate::source::{Catalog, folder};
+use crate::source::cluster::{self, Cluster};
+use crate::source::{Catalog, Source, folder};
 use crate::{containers, kernel, logging};
 
 /// Runs until SIGTERM or SIGINT; enforcement stays in place then.
@@ -56,10 +59,8 @@ async fn serve(options: Options, log_level: LogLevel) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
 
     let enforcer = enforcer(&options)?;
-    let catalog = Catalog::new(node::facts());
-    let folder = folder::Folder::new(options.policy_dir.clone(), &options.state_dir, catalog);
     let (rescan_sender, rescan) = mpsc::channel(1);
-    let folder_watch = tokio::spawn(folder::watch(options.policy_dir.clone(), rescan_sender));
+    let (source, source_watch) = source(&options, rescan_sender).await?;
 
     let (listing_sender, listing) = watch::channel(containers::Listing::default());
     let requests = Arc::new(containers::Requests::default());
@@ -85,17 +86,43 @@ async fn serve(options: Options, log_level: LogLevel) -> anyhow::Result<()> {
         http::start(address, Arc::clone(&view))?;
     }
     socket::start(&options.state_dir, Arc::clone(&view), log_level)?;
-    let mut worker = Worker::new(&options, enforcer, stores, folder, recorder, view, requests)?;
+    let outlets = Outlets {
+        reports: controller::start(&options)?,
+        recorder,
+        view,
+    };
+    let mut worker = Worker::new(&options, enforcer, stores, source, outlets, requests)?;
 
     tokio::select! {
         outcome = worker.run(rescan, listing) => outcome?,
-        end = folder_watch => end.context("the watch of the policy folder ended")?,
+        end = source_watch => end.context("the watch of the policies ended")?,
         end = container_watch => end.context("the watch of the containers ended")?,
         _ = terminate.recv() => info!("terminated; protection stays in place"),
         _ = interrupt.recv() => info!("interrupted; protection stays in place"),
     }
     worker.finish();
     Ok(())
+}
+
+/// Where the policies come from, and what says that they have changed.
+async fn source(options: &Options, rescan: mpsc::Sender<()>) -> anyhow::Result<(Source, JoinHandle<()>)> {
+    if let Some(path) = &options.policy_dir {
+        let catalog = Catalog::new(node::facts());
+        let folder = folder::Folder::new(path.clone(), &options.state_dir, catalog);
+        let watch = tokio::spawn(folder::watch(path.clone(), rescan));
+        return Ok((Source::Folder(folder), watch));
+    }
+    let access = options
+        .kubeconfig
+        .clone()
+        .map_or(cluster::Access::Pod, cluster::Access::Kubeconfig);
+    let client = cluster::connect(&access).await?;
+    let (sender, listing) = watch::channel(cluster::Listing::default());
+    let cluster = Cluster::new(listing, &options.state_dir, node::facts());
+    // What was in force before the restart does not wait for an answer.
+    rescan.try_send(()).context("ask for the first scan")?;
+    let watch = tokio::spawn(cluster::watch(client, sender, rescan));
+    Ok((Source::Cluster(cluster), watch))
 }
 
 /// The end of every violation's way: the log file, and what else was asked for.

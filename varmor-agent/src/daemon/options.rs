@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::Parser;
+use clap::{ArgGroup, Parser};
+use hyper::Uri;
 use serde_json::{Map, Value};
 
 use crate::enforcer::WithoutAgent;
@@ -29,13 +30,29 @@ impl FromStr for Metadata {
     }
 }
 
-/// Protects the containers of this machine as the policies in a folder say.
+/// Protects the containers of this machine as the policies in a folder or in a cluster say.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "varmor-agent", version)]
+#[command(group = ArgGroup::new("source").required(true).args(["policy_dir", "cluster", "kubeconfig"]))]
 pub struct Options {
     /// Folder with the policies: *.yaml and *.yml; changes are applied at once
     #[arg(long, value_name = "DIR")]
-    pub policy_dir: PathBuf,
+    pub policy_dir: Option<PathBuf>,
+    /// Take the policies from the cluster that this pod runs in, by its service account
+    #[arg(long)]
+    pub cluster: bool,
+    /// Take the policies from the cluster that this file names
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Report to the controller at this address: `https://varmor-status-svc.varmor.svc:8080`
+    #[arg(long, value_name = "URL", requires = "token", conflicts_with = "policy_dir")]
+    pub controller_url: Option<Uri>,
+    /// Certificates (PEM) that the controller's is checked with
+    #[arg(long, value_name = "FILE", requires = "controller_url")]
+    pub controller_ca: Option<PathBuf>,
+    /// The token that this agent shows to the controller, for the audience `varmor-manager`
+    #[arg(long, value_name = "FILE", requires = "controller_url")]
+    pub token: Option<PathBuf>,
     #[arg(long, value_enum, default_value_t)]
     pub log_format: LogFormat,
     /// error, warn, info, debug, or a filter such as `info,varmor_agent::source=debug`
@@ -96,8 +113,14 @@ mod tests {
     }
 
     #[test]
-    fn policy_folder_is_required() {
+    fn one_source_of_policies_is_required() {
         assert!(Options::try_parse_from(["varmor-agent"]).is_err());
+        assert!(Options::try_parse_from(["varmor-agent", "--policy-dir", "/p", "--cluster"]).is_err());
+        assert!(
+            Options::try_parse_from(["varmor-agent", "--cluster", "--controller-url", "https://c"]).is_err()
+        );
+        let report = ["--controller-url", "https://c", "--token", "/t"];
+        assert!(Options::try_parse_from(["varmor-agent", "--cluster"].into_iter().chain(report)).is_ok());
         let options =
             Options::try_parse_from(["varmor-agent", "--policy-dir", "/p", "--log-format", "json"]).unwrap();
         assert_eq!(options.log_format, LogFormat::Json);

@@ -2,6 +2,7 @@
 
 mod audit;
 mod gate;
+mod node_report;
 mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +14,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tracing::{error, info, warn};
 use varmor_common::policy;
+use varmor_common::report::NodeReport;
 
 use self::audit::AuditTrail;
 use super::notify;
@@ -25,8 +27,7 @@ use crate::enforcer::{CgroupId, Resident};
 use crate::events::{Recorder, wake_on};
 use crate::memory;
 use crate::reconcile::{Reconciler, Stores};
-use crate::source::folder::Folder;
-use crate::source::{FileState, PolicyObject};
+use crate::source::{FileState, PolicyObject, Source};
 
 /// Looking again without a message: sums of repeated events, starts that nobody woke for, failures to retry.
 const TICK: Duration = Duration::from_secs(1);
@@ -37,11 +38,19 @@ const FIRST_EVENTS: Duration = Duration::from_secs(10);
 /// A file that is being written is looked at again after this.
 const UNSETTLED: Duration = Duration::from_millis(80);
 
+/// Where the worker says what happens.
+pub(super) struct Outlets {
+    pub(super) recorder: Recorder,
+    pub(super) view: Arc<View>,
+    /// To the controller of the cluster.
+    pub(super) reports: Option<watch::Sender<NodeReport>>,
+}
+
 pub(super) struct Worker {
     options: Options,
     enforcer: Box<dyn Resident>,
     events: Option<mpsc::Receiver<()>>,
-    folder: Folder,
+    source: Source,
     /// In force; `None` until the folder was read once.
     policies: Option<Vec<PolicyObject>>,
     listing: Listing,
@@ -58,6 +67,8 @@ pub(super) struct Worker {
     audit: AuditTrail,
     recorder: Recorder,
     view: Arc<View>,
+    /// To the controller of the cluster.
+    reports: Option<watch::Sender<NodeReport>>,
     /// Of the last reconciliation.
     failures: usize,
     /// systemd knows that the policies are in the kernel.
@@ -77,9 +88,8 @@ impl Worker {
         options: &Options,
         mut enforcer: Box<dyn Resident>,
         stores: Stores,
-        folder: Folder,
-        recorder: Recorder,
-        view: Arc<View>,
+        source: Source,
+        outlets: Outlets,
         requests: Arc<Requests>,
     ) -> anyhow::Result<Self> {
         let events = match enforcer.event_fd() {
@@ -101,14 +111,15 @@ impl Worker {
             arrivals: BTreeMap::new(),
             marks_checked: Instant::now(),
             last_round: Instant::now(),
-            folder,
+            source,
             policies: None,
             listing: Listing::default(),
             reconciler: Reconciler::default(),
             stores,
             audit: AuditTrail::open(),
-            recorder,
-            view,
+            recorder: outlets.recorder,
+            view: outlets.view,
+            reports: outlets.reports,
             failures: 0,
             is_announced: false,
             watchdog: None,
@@ -203,9 +214,9 @@ impl Worker {
         self.report();
     }
 
-    /// Reads the policy folder; true if it should be read again soon.
+    /// Takes in the policies; true if that should be done again soon.
     fn scan(&mut self) -> bool {
-        let scan = match self.folder.scan() {
+        let scan = match self.source.scan() {
             Ok(scan) => scan,
             Err(error) => {
                 let cause = std::error::Error::source(&error)
@@ -220,7 +231,7 @@ impl Worker {
         };
         self.problems.remove("folder");
         for name in &scan.changed {
-            let Some(status) = self.folder.catalog().status(name) else {
+            let Some(status) = self.source.catalog().status(name) else {
                 continue;
             };
             match status.state {
@@ -247,9 +258,12 @@ impl Worker {
                 warn!("{}", policy::render(diagnostic).replace('\n', " "));
             }
         }
+        if scan.unread {
+            return false;
+        }
         if self.policies.is_none() || !scan.changed.is_empty() {
             self.audit.forget_judges();
-            self.policies = Some(self.folder.catalog().objects().cloned().collect());
+            self.policies = Some(self.source.catalog().objects().cloned().collect());
         }
         scan.unsettled
     }
@@ -275,6 +289,8 @@ impl Worker {
         if outcome.actions > 0 || stored {
             self.report();
             memory::give_back();
+        } else {
+            self.report_to_controller();
         }
     }
 

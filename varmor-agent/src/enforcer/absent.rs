@@ -84,4 +84,8 @@ impl Enforcer for Absent {
     }
 }
 
-impl Resident for Absent {}
+impl Resident for Absent {
+    fn unavailable(&self) -> Option<String> {
+        Some(self.reason.clone())
+    }
+}

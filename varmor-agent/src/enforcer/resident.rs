@@ -19,6 +19,11 @@ pub enum WithoutAgent {
 
 /// An enforcer for the agent. One without programs in the kernel has no gate and leaves nothing behind.
 pub trait Resident: Enforcer {
+    /// Why this machine has no such enforcer.
+    fn unavailable(&self) -> Option<String> {
+        None
+    }
+
     /// From now on this process answers at the gate. What happens to a start while nobody does: it is refused, or it
     /// goes on.
     fn answer_starts(&mut self, _without_agent: WithoutAgent) -> Result<(), EnforcerError> {

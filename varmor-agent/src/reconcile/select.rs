@@ -1,16 +1,29 @@
 //! Does a policy select a container?
 //!
 //! Without a cluster there are no workload objects, so a workload's name is recognised in the names that its
-//! pods get, and a selector is compared with the labels of the pod (or of the container, outside of a pod).
+//! pods get, and a selector is compared with the labels of the pod (or of the container, outside of a pod). In a
+//! cluster the controller says which workloads are meant.
 
-use varmor_common::policy::TargetKind;
+use varmor_common::policy::{TargetKind, selector_matches};
 
 use crate::containers::Container;
 use crate::source::PolicyObject;
 
 #[must_use]
 pub fn selects(policy: &PolicyObject, container: &Container) -> bool {
-    in_namespace(policy, container) && is_target(policy, container) && names_container(policy, container)
+    in_namespace(policy, container)
+        && is_target(policy, container)
+        && names_container(policy, container)
+        && !is_unconfined(container)
+}
+
+/// The owner of a workload may take containers out, as in vArmor; so does the webhook with init containers that no
+/// policy names.
+fn is_unconfined(container: &Container) -> bool {
+    container
+        .pod
+        .as_ref()
+        .is_some_and(|pod| pod.unconfined.contains(&container.name))
 }
 
 /// A container outside of any pod belongs to no Kubernetes namespace: every policy may mean it.
@@ -23,6 +36,13 @@ fn in_namespace(policy: &PolicyObject, container: &Container) -> bool {
 
 fn is_target(policy: &PolicyObject, container: &Container) -> bool {
     let target = &policy.target;
+    if let (Some(workloads), Some(pod)) = (&policy.workloads, &container.pod) {
+        return workloads.iter().any(|workload| {
+            workload.namespace == pod.namespace
+                && is_pod_of(target.kind, &workload.name, &pod.name)
+                && selector_matches(&workload.selector, &pod.labels)
+        });
+    }
     if let Some(name) = &target.name {
         return match &container.pod {
             Some(pod) => is_pod_of(target.kind, name, &pod.name),
@@ -70,7 +90,7 @@ fn is_random(text: &str, length: std::ops::RangeInclusive<usize>) -> bool {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use varmor_common::policy;
+    use varmor_common::policy::{self, WorkloadPods};
     use varmor_common::profile::{self, NodeFacts};
 
     use super::*;
@@ -111,6 +131,7 @@ pub(super) mod tests {
             name: pod.to_owned(),
             uid: "u".to_owned(),
             labels,
+            ..Pod::default()
         };
         Container {
             id: "c0ffee".to_owned(),
@@ -174,6 +195,67 @@ pub(super) mod tests {
             &policy,
             &in_pod("demo", "w", "sidecar", &[("app", "web")])
         ));
+    }
+
+    #[test]
+    fn in_a_cluster_the_controller_says_which_workloads_are_meant() {
+        let mut policy = policy(
+            "VarmorPolicy",
+            "{name: p, namespace: demo}",
+            "{kind: Deployment, selector: {matchLabels: {team: a}}}",
+        );
+        let labelled = in_pod(
+            "demo",
+            "web-7d4b9c8f5d-x2k4z",
+            "main",
+            &[("team", "a"), ("app", "web")],
+        );
+        assert!(
+            selects(&policy, &labelled),
+            "without a cluster, labels of the pod count"
+        );
+        let workload = |namespace: &str, name: &str| WorkloadPods {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            selector: serde_json::from_str(r#"{"matchLabels": {"app": "web"}}"#).unwrap(),
+        };
+        policy.workloads = Some(Vec::new());
+        assert!(!selects(&policy, &labelled));
+        policy.workloads = Some(vec![workload("demo", "web")]);
+        assert!(selects(
+            &policy,
+            &in_pod("demo", "web-7d4b9c8f5d-x2k4z", "main", &[("app", "web")])
+        ));
+        assert!(!selects(
+            &policy,
+            &in_pod("demo", "web-7d4b9c8f5d-x2k4z", "main", &[("app", "db")])
+        ));
+        assert!(!selects(
+            &policy,
+            &in_pod("demo", "lone", "main", &[("app", "web")])
+        ));
+        policy.workloads = Some(vec![workload("other", "web")]);
+        assert!(!selects(&policy, &labelled));
+    }
+
+    #[test]
+    fn owner_of_a_pod_can_take_a_container_out() {
+        let policy = policy(
+            "VarmorPolicy",
+            "{name: p, namespace: demo}",
+            "{kind: Pod, selector: {matchLabels: {app: web}}}",
+        );
+        let mut container = in_pod("demo", "w", "main", &[("app", "web")]);
+        let pod = container.pod.as_mut().unwrap();
+        pod.unconfined.insert("other".to_owned());
+        assert!(selects(&policy, &container));
+        container
+            .pod
+            .as_mut()
+            .unwrap()
+            .unconfined
+            .insert("main".to_owned());
+        assert!(!selects(&policy, &container));
     }
 
     #[test]

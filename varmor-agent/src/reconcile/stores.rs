@@ -80,6 +80,13 @@ impl Stores {
             .flat_map(|entry| std::mem::take(&mut entry.loads))
     }
 
+    /// Each enforcer, and why it is not to be had here.
+    pub fn unavailable(&self) -> impl Iterator<Item = (Enforcers, Option<String>)> {
+        self.stores
+            .iter()
+            .map(|entry| (entry.enforcer, entry.store.as_ref().err().cloned()))
+    }
+
     /// What became of this profile at each enforcer that it is for and that has a store.
     pub fn held<'s>(&'s self, profile: &'s Profile) -> impl Iterator<Item = (Enforcers, Held)> + 's {
         self.stores

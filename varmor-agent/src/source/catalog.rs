@@ -5,8 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use varmor_common::policy::{self, Diagnostic, Document, Severity, Target};
-use varmor_common::profile::{self, NodeFacts, Profile};
+use varmor_common::policy::{Diagnostic, Document, Severity, Target, WorkloadPods};
+use varmor_common::profile::{NodeFacts, Profile};
+
+use super::reading::{self, Problem, Reader, Reading};
 
 /// One policy that is in force, or should be.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +20,8 @@ pub struct PolicyObject {
     pub namespace: Option<String>,
     pub name: String,
     pub target: Target,
+    /// The workloads that the target means, where a cluster knows them.
+    pub workloads: Option<Vec<WorkloadPods>>,
     pub profile: Profile,
 }
 
@@ -29,6 +33,7 @@ impl PolicyObject {
             namespace: document.namespace().map(str::to_owned),
             name: document.name().to_owned(),
             target,
+            workloads: None,
             profile,
         }
     }
@@ -70,6 +75,7 @@ pub(super) type FileText = Result<Vec<u8>, String>;
 
 #[derive(Debug)]
 pub struct Catalog {
+    reader: Reader,
     facts: NodeFacts,
     files: BTreeMap<String, Entry>,
 }
@@ -82,16 +88,17 @@ struct Entry {
     unsaved: bool,
 }
 
-/// What one text means on its own.
-struct Reading {
-    objects: Vec<PolicyObject>,
-    diagnostics: Vec<Diagnostic>,
-}
-
 impl Catalog {
+    /// Of texts that users write.
     #[must_use]
     pub fn new(facts: NodeFacts) -> Self {
+        Self::with(reading::of_file, facts)
+    }
+
+    /// Of texts that this reader understands.
+    pub(super) fn with(reader: Reader, facts: NodeFacts) -> Self {
         Self {
+            reader,
             facts,
             files: BTreeMap::new(),
         }
@@ -172,43 +179,7 @@ impl Catalog {
             message: message.clone(),
             diagnostics: Vec::new(),
         })?;
-        let loaded = policy::load(name, bytes);
-        let mut reading = Reading {
-            objects: Vec::new(),
-            diagnostics: loaded.diagnostics,
-        };
-        for document in &loaded.documents {
-            let built = profile::build(document, &self.facts);
-            reading.diagnostics.extend(built.diagnostics);
-            if let (Some(profile), Some(spec)) = (built.profile, document.spec()) {
-                reading
-                    .objects
-                    .push(PolicyObject::of(document, spec.target.clone(), profile));
-            }
-        }
-        match reading
-            .diagnostics
-            .iter()
-            .find(|diagnostic| diagnostic.is_error())
-        {
-            None => Ok(reading),
-            Some(first) => {
-                let errors = reading
-                    .diagnostics
-                    .iter()
-                    .filter(|diagnostic| diagnostic.is_error())
-                    .count();
-                let more = if errors > 1 {
-                    format!(" (and {} more)", errors - 1)
-                } else {
-                    String::new()
-                };
-                Err(Problem {
-                    message: format!("{}:{}: {}{more}", first.line, first.column, first.message),
-                    diagnostics: reading.diagnostics,
-                })
-            }
-        }
+        (self.reader)(name, bytes, &self.facts).checked()
     }
 
     fn clash_of(&self, file: &str, reading: &Result<Reading, Problem>) -> Option<Problem> {
@@ -328,11 +299,6 @@ impl Catalog {
         }
         self.files.insert(name.to_owned(), entry);
     }
-}
-
-struct Problem {
-    message: String,
-    diagnostics: Vec<Diagnostic>,
 }
 
 impl Entry {

@@ -18,8 +18,9 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
+use super::Scan;
 use super::catalog::{Catalog, FileText};
-use crate::files;
+use super::last_good::LastGood;
 
 /// Reading again without an event: a link target outside of the folder, a folder that was replaced.
 const RESCAN: Duration = Duration::from_secs(2);
@@ -46,8 +47,7 @@ pub enum FolderError {
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    /// Where the last good text of each file is kept beyond a restart of the agent.
-    last_good: PathBuf,
+    last_good: LastGood,
     catalog: Catalog,
     signatures: BTreeMap<String, Option<Signature>>,
     texts: BTreeMap<String, FileText>,
@@ -64,21 +64,12 @@ struct Signature {
     changed: (i64, i64),
 }
 
-/// What a scan found.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Scan {
-    /// Files whose status changed.
-    pub changed: Vec<String>,
-    /// A file was being written: scan again soon.
-    pub unsettled: bool,
-}
-
 impl Folder {
     #[must_use]
     pub fn new(path: PathBuf, state_dir: &Path, catalog: Catalog) -> Self {
         Self {
             path,
-            last_good: state_dir.join("last-good"),
+            last_good: LastGood::new(state_dir.join("last-good")),
             catalog,
             signatures: BTreeMap::new(),
             texts: BTreeMap::new(),
@@ -174,40 +165,20 @@ impl Folder {
     /// Puts the texts that were in force before a restart in force again, for files that still exist: if one is
     /// bad by now, its last good version counts.
     fn restore(&mut self, names: &[String]) {
-        let stale = fs::read_dir(&self.last_good).into_iter().flatten().flatten();
-        for entry in stale.filter(|entry| {
-            !entry
-                .file_name()
-                .to_str()
-                .is_some_and(|name| names.iter().any(|n| n == name))
-        }) {
-            // What stays is only dead weight: the name is looked up again when such a file appears.
-            let _ = fs::remove_file(entry.path());
+        let (kept, stale): (Vec<_>, Vec<_>) =
+            self.last_good.all().partition(|(name, _)| names.contains(name));
+        for (name, _) in stale {
+            self.last_good.forget(&name);
         }
-        let kept = names
-            .iter()
-            .filter_map(|name| Some((name.clone(), Ok(fs::read(self.last_good.join(name)).ok()?))))
-            .collect();
+        let kept = kept.into_iter().map(|(name, text)| (name, Ok(text))).collect();
         self.catalog.update(kept);
         self.catalog.take_unsaved();
     }
 
     fn save(&mut self, changed: &[String]) {
-        let unsaved = self.catalog.take_unsaved();
-        if let Err(error) = fs::create_dir_all(&self.last_good) {
-            warn!(path = %self.last_good.display(), %error, "last good versions cannot be kept beyond a restart");
-            return;
-        }
-        for (name, text) in unsaved {
-            if let Err(error) = files::replace(&self.last_good.join(&name), &text) {
-                warn!(file = %name, %error, "last good version cannot be kept beyond a restart");
-            }
-        }
-        for name in changed {
-            if !self.texts.contains_key(name) {
-                // It may never have been good; then there is nothing to remove.
-                let _ = fs::remove_file(self.last_good.join(name));
-            }
+        self.last_good.keep(self.catalog.take_unsaved());
+        for name in changed.iter().filter(|name| !self.texts.contains_key(*name)) {
+            self.last_good.forget(name);
         }
     }
 }

@@ -32,7 +32,7 @@ pub use network_proxy::*;
 pub use port::Port;
 pub use status::*;
 pub use syscall_raw::{SyscallArg, SyscallRawRule};
-pub use target::{Target, TargetKind};
+pub use target::{Target, TargetKind, selector_matches};
 pub(crate) use text::item;
 pub use text::{Document, Loaded, Object, load, load_yaml};
 pub use varmor_policy::{ClusterPolicySpec, Policy, PolicySpec, VarmorClusterPolicy, VarmorPolicy};

@@ -43,20 +43,9 @@ impl Target {
     /// Whether the selector holds for these labels; false when the target has no selector.
     #[must_use]
     pub fn selector_matches(&self, labels: &BTreeMap<String, String>) -> bool {
-        let Some(selector) = &self.selector else {
-            return false;
-        };
-        let exact = selector
-            .match_labels
-            .iter()
-            .flatten()
-            .all(|(key, value)| labels.get(key) == Some(value));
-        exact
-            && selector
-                .match_expressions
-                .iter()
-                .flatten()
-                .all(|requirement| holds(requirement, labels))
+        self.selector
+            .as_ref()
+            .is_some_and(|selector| selector_matches(selector, labels))
     }
 
     /// Whether the policy is about the container with this name.
@@ -64,6 +53,18 @@ impl Target {
     pub fn selects_container(&self, name: &str) -> bool {
         self.containers.is_empty() || self.containers.iter().any(|container| container == name)
     }
+}
+
+/// Whether the selector holds for these labels.
+#[must_use]
+pub fn selector_matches(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
+    let exact = selector
+        .match_labels
+        .iter()
+        .flatten()
+        .all(|(key, value)| labels.get(key) == Some(value));
+    let mut expressions = selector.match_expressions.iter().flatten();
+    exact && expressions.all(|requirement| holds(requirement, labels))
 }
 
 /// The operators of a label selector.

@@ -9,6 +9,7 @@ use super::Worker;
 use crate::daemon::state::{Policies, PolicyFile, PolicyState, ProtectedContainer, RuntimeState, Status};
 use crate::enforcer::Activity;
 use crate::reconcile::Held;
+use crate::source::cluster::Cluster;
 use crate::source::{FileState, PolicyObject};
 
 impl Worker {
@@ -38,6 +39,7 @@ impl Worker {
             self.view.update(|snapshot| snapshot.status = published);
         }
         self.left_out(&status.activity);
+        self.report_to_controller();
         if let Err(error) = self.status_report.write(status) {
             let path = self.status_report.path().display().to_string();
             self.problem(
@@ -53,6 +55,9 @@ impl Worker {
         let mut missing = Vec::new();
         if self.policies.is_none() {
             missing.push("policies were not read yet".to_owned());
+        }
+        if let Some(problem) = self.source.cluster().and_then(Cluster::problem) {
+            missing.push(format!("the API server is not reachable: {problem}"));
         }
         if self.listing.containers.is_none() {
             let reason = self.listing.problem.as_deref().unwrap_or("no answer yet");
@@ -96,7 +101,7 @@ impl Worker {
         }
     }
 
-    fn policies_state(&self) -> Policies {
+    pub(super) fn policies_state(&self) -> Policies {
         let object = |object: &PolicyObject, file: FileState| {
             let refusal = self.reconciler.refusal(&object.profile.name);
             let enforced = match refusal {
@@ -119,7 +124,7 @@ impl Worker {
                     .collect(),
             }
         };
-        let files = self.folder.catalog().files().map(|(name, status)| PolicyFile {
+        let files = self.source.catalog().files().map(|(name, status)| PolicyFile {
             file: name.to_owned(),
             state: status.state.as_str().to_owned(),
             message: status.message.clone(),
@@ -149,7 +154,7 @@ impl Worker {
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
-            policy_dir: self.options.policy_dir.clone(),
+            policy_dir: self.options.policy_dir.clone().unwrap_or_default(),
             containerd_problem: self.listing.problem.clone().unwrap_or_default(),
             profiles: self.enforcer.profiles().unwrap_or_default(),
             containers: containers.collect(),

@@ -1,0 +1,193 @@
+//! Keeps a list of the `ArmorProfile`s of the cluster.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use futures_util::StreamExt as _;
+use kube::api::DynamicObject;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client, Config};
+use serde_json::json;
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+use tracing::{info, warn};
+
+use crate::text::{MAX_VALUE, clean};
+
+/// Objects change in bursts (a new address of a Service concerns many); one round takes them in.
+const SETTLE: Duration = Duration::from_millis(50);
+/// Of a page of the first list: thousands of nodes ask for it at a time.
+const PAGE: u32 = 100;
+
+/// How the API server is reached.
+#[derive(Clone, Debug)]
+pub enum Access {
+    /// By the service account of the pod.
+    Pod,
+    Kubeconfig(PathBuf),
+}
+
+/// The objects of the cluster.
+#[derive(Clone, Debug, Default)]
+pub struct Listing {
+    /// By namespace and name; `None` until the first list succeeded.
+    pub objects: Option<Arc<BTreeMap<String, Object>>>,
+    /// The highest resource version among them, those that are gone included.
+    pub synced: u64,
+    /// Why there is no connection now.
+    pub problem: Option<String>,
+}
+
+/// An object as the catalog reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    pub uid: String,
+    pub generation: i64,
+    /// Without what changes with the status.
+    pub json: Vec<u8>,
+}
+
+/// A client for the API server.
+pub async fn connect(access: &Access) -> anyhow::Result<Client> {
+    let config = match access {
+        Access::Pod => Config::incluster().context("find the API server from within a pod")?,
+        Access::Kubeconfig(path) => {
+            let file = Kubeconfig::read_from(path)
+                .with_context(|| format!("read the kubeconfig {}", path.display()))?;
+            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+                .await
+                .with_context(|| format!("use the kubeconfig {}", path.display()))?
+        }
+    };
+    Client::try_from(config).context("make a client for the API server")
+}
+
+/// Keeps `listing` up to date for ever, and says each time that there is something to take in.
+pub async fn watch(client: Client, listing: watch::Sender<Listing>, rescan: mpsc::Sender<()>) {
+    let kind = ApiResource::from_gvk_with_plural(
+        &GroupVersionKind::gvk("crd.varmor.org", "v1beta1", "ArmorProfile"),
+        "armorprofiles",
+    );
+    let api: Api<DynamicObject> = Api::all_with(client, &kind);
+    let config = watcher::Config::default().page_size(PAGE);
+    let mut events = pin!(watcher(api, config).default_backoff());
+    let mut pending = Pending::default();
+    loop {
+        let Some(event) = events.next().await else { return };
+        let mut next = Some(event);
+        while let Some(event) = next {
+            match event {
+                Ok(event) => pending.take(event),
+                Err(error) => pending.problem(&error),
+            }
+            // What comes at once belongs to the same round.
+            next = timeout(SETTLE, events.next()).await.ok().flatten();
+        }
+        if pending.publish(&listing) && rescan.send(()).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// What the stream has said so far.
+#[derive(Default)]
+struct Pending {
+    objects: BTreeMap<String, Object>,
+    /// A list that is not complete yet.
+    next: Option<BTreeMap<String, Object>>,
+    synced: u64,
+    is_complete: bool,
+    problem: Option<String>,
+    is_new: bool,
+}
+
+impl Pending {
+    fn take(&mut self, event: Event<DynamicObject>) {
+        if self.problem.take().is_some() {
+            info!("connected to the API server");
+            self.is_new = true;
+        }
+        match event {
+            Event::Init => self.next = Some(BTreeMap::new()),
+            Event::InitApply(object) => {
+                let (name, text, version) = read(&object);
+                self.synced = self.synced.max(version);
+                self.next.get_or_insert_default().insert(name, text);
+            }
+            Event::InitDone => {
+                self.objects = self.next.take().unwrap_or_default();
+                self.is_complete = true;
+                self.is_new = true;
+            }
+            Event::Apply(object) => {
+                let (name, text, version) = read(&object);
+                self.synced = self.synced.max(version);
+                self.objects.insert(name, text);
+                self.is_new = true;
+            }
+            Event::Delete(object) => {
+                let (name, _, version) = read(&object);
+                self.synced = self.synced.max(version);
+                self.objects.remove(&name);
+                self.is_new = true;
+            }
+        }
+    }
+
+    fn problem(&mut self, error: &watcher::Error) {
+        let text = clean(&format!("{:#}", anyhow::anyhow!("{error}")), MAX_VALUE);
+        if self.problem.as_ref() != Some(&text) {
+            warn!(problem = %text, "the API server is not reachable; policies stay as they are, retrying");
+            self.problem = Some(text);
+            self.is_new = true;
+        }
+    }
+
+    /// True if there was something new.
+    fn publish(&mut self, listing: &watch::Sender<Listing>) -> bool {
+        if !std::mem::take(&mut self.is_new) {
+            return false;
+        }
+        let objects = self.is_complete.then(|| Arc::new(self.objects.clone()));
+        listing.send_replace(Listing {
+            objects,
+            synced: self.synced,
+            problem: self.problem.clone(),
+        });
+        true
+    }
+}
+
+/// Name, text and resource version of an object.
+fn read(object: &DynamicObject) -> (String, Object, u64) {
+    let metadata = &object.metadata;
+    let (namespace, name) = (
+        metadata.namespace.as_deref().unwrap_or_default(),
+        metadata.name.as_deref().unwrap_or_default(),
+    );
+    let text = json!({
+        "apiVersion": "crd.varmor.org/v1beta1",
+        "kind": "ArmorProfile",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": object.data.get("spec"),
+    });
+    let text = Object {
+        uid: metadata.uid.clone().unwrap_or_default(),
+        generation: metadata.generation.unwrap_or_default(),
+        json: text.to_string().into_bytes(),
+    };
+    let version = metadata.resource_version.as_deref().unwrap_or_default();
+    // Kubernetes promises that these are numbers which grow (KEP-5504).
+    (
+        format!("{namespace}/{name}"),
+        text,
+        version.parse().unwrap_or_default(),
+    )
+}
