@@ -14,6 +14,7 @@ pub mod files;
 pub mod kernel;
 pub mod logging;
 pub(crate) mod memory;
+pub mod observe;
 pub mod reconcile;
 pub mod source;
 pub mod text;

@@ -8,14 +8,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use varmor_common::model::{self, Behaviour, HoldOut, Recording, Settings};
-use varmor_common::policy::{ArmorProfileModel, HeldOut, Learning};
+use varmor_common::model::{Recording, Settings};
+use varmor_common::policy::{ArmorProfileModel, HeldOut};
 use varmor_common::profile::profile_name;
 
-use super::model::{describe_losses, yaml};
+use super::model::describe_losses;
 use super::run::record;
 use super::style::{Tone, paint};
 use super::{Output, print};
+use crate::observe::{Learner, yaml};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -97,30 +98,19 @@ fn read(path: &Path, profile: Option<&str>) -> anyhow::Result<Recording> {
 }
 
 fn learn(arguments: &Arguments, recording: &Recording) -> anyhow::Result<ArmorProfileModel> {
-    let settings = Settings {
-        siblings: arguments.siblings,
-        ..Settings::default()
-    };
-    let (behaviour, generalisations) = model::generalise(&Behaviour::of(recording), &settings);
-    let mut held_out = Vec::new();
-    if arguments.hold_out > 0 {
-        for hold_out in [
-            HoldOut::Time(arguments.hold_out),
-            HoldOut::Operations(arguments.hold_out),
-        ] {
-            let report = model::held_out(recording, hold_out, &settings);
-            held_out.push(report.context("judge the part that was held out")?);
-        }
-    }
-    let learning = Learning {
-        events: recording.events(),
-        losses: recording.losses,
-        generalisations,
-        held_out,
+    let learner = Learner {
+        settings: Settings {
+            siblings: arguments.siblings,
+            ..Settings::default()
+        },
+        hold_out: arguments.hold_out,
     };
     let name = profile_name(arguments.namespace.as_deref(), &arguments.name);
-    let namespace = arguments.namespace.as_deref().unwrap_or_default();
-    Ok(model::model(&name, namespace, &behaviour, learning))
+    learner.learn(
+        recording,
+        &name,
+        arguments.namespace.as_deref().unwrap_or_default(),
+    )
 }
 
 fn report(model: &ArmorProfileModel, out: &Path) -> String {

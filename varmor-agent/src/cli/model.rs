@@ -12,6 +12,7 @@ use varmor_common::profile::profile_name;
 use super::learn::held_out_text;
 use super::models;
 use super::{Output, print};
+use crate::observe::yaml;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
@@ -60,11 +61,6 @@ pub(super) fn run(command: &Command) -> anyhow::Result<ExitCode> {
     };
     print(&text)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// The object as YAML.
-pub(super) fn yaml(model: &ArmorProfileModel) -> anyhow::Result<String> {
-    serde_saphyr::to_string(model).context("write the model")
 }
 
 fn one(file: &Path) -> anyhow::Result<ArmorProfileModel> {

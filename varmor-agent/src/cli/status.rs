@@ -206,6 +206,26 @@ fn text(report: &Report) -> String {
     text
 }
 
+fn write_objects(text: &mut String, report: &Report) -> std::fmt::Result {
+    let objects = || report.policies.files.iter().flat_map(|file| &file.objects);
+    for object in objects().filter(|object| !object.message.is_empty()) {
+        writeln!(text, "{} {}: {}", object.policy, object.enforced, object.message)?;
+    }
+    for (object, held) in
+        objects().flat_map(|object| object.by_runtime.iter().map(move |held| (object, held)))
+    {
+        writeln!(
+            text,
+            "{} profile {:<32} {:<8} rules {:<6} {}",
+            held.enforcer, object.profile, held.state, held.rules, held.message
+        )?;
+        for (rule, reason) in &held.unsupported {
+            writeln!(text, "    not enforced: {rule}: {reason}")?;
+        }
+    }
+    Ok(())
+}
+
 fn write_report(text: &mut String, report: &Report) -> std::fmt::Result {
     match (report.agent.running, report.agent.pid) {
         (true, Some(pid)) => writeln!(
@@ -237,18 +257,7 @@ fn write_report(text: &mut String, report: &Report) -> std::fmt::Result {
             file.file, file.state, file.message
         )?;
     }
-    let objects = report.policies.files.iter().flat_map(|file| &file.objects);
-    for (object, held) in objects.flat_map(|object| object.by_runtime.iter().map(move |held| (object, held)))
-    {
-        writeln!(
-            text,
-            "{} profile {:<32} {:<8} rules {:<6} {}",
-            held.enforcer, object.profile, held.state, held.rules, held.message
-        )?;
-        for (rule, reason) in &held.unsupported {
-            writeln!(text, "    not enforced: {rule}: {reason}")?;
-        }
-    }
+    write_objects(text, report)?;
     writeln!(text, "profiles {}", report.profiles.len())?;
     for profile in &report.profiles {
         let used = report

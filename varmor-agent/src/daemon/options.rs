@@ -90,6 +90,9 @@ pub struct Options {
     /// Folder for the lock and the reports that `varmor status` reads
     #[arg(long, value_name = "DIR", default_value = "/run/varmor")]
     pub state_dir: PathBuf,
+    /// Folder for what policies of the mode `BehaviorModeling` record, and for the models made of it
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/varmor/models")]
+    pub model_dir: PathBuf,
     /// Folder where container runtimes look for seccomp profiles; only files named `varmor-*` are touched
     #[arg(long, value_name = "DIR", default_value = "/var/lib/kubelet/seccomp")]
     pub seccomp_dir: PathBuf,

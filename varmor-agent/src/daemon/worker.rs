@@ -7,7 +7,7 @@ mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context as _;
 use tokio::sync::{mpsc, watch};
@@ -26,6 +26,7 @@ use crate::containers::{Container, Listing, Requests};
 use crate::enforcer::{CgroupId, Resident};
 use crate::events::{Recorder, wake_on};
 use crate::memory;
+use crate::observe::{Observations, Progress};
 use crate::reconcile::{Reconciler, Stores};
 use crate::source::{FileState, PolicyObject, Source};
 
@@ -65,6 +66,7 @@ pub(super) struct Worker {
     reconciler: Reconciler,
     stores: Stores,
     audit: AuditTrail,
+    observations: Observations,
     recorder: Recorder,
     view: Arc<View>,
     /// To the controller of the cluster.
@@ -117,6 +119,7 @@ impl Worker {
             reconciler: Reconciler::default(),
             stores,
             audit: AuditTrail::open(),
+            observations: Observations::new(&options.model_dir),
             recorder: outlets.recorder,
             view: outlets.view,
             reports: outlets.reports,
@@ -184,6 +187,8 @@ impl Worker {
         }
         self.last_round = Instant::now();
         self.restore_pins();
+        self.drain();
+        self.observe();
         self.reconcile();
         self.forget_marks();
         self.report();
@@ -265,7 +270,22 @@ impl Worker {
             self.audit.forget_judges();
             self.policies = Some(self.source.catalog().objects().cloned().collect());
         }
+        self.observe();
         scan.unsettled
+    }
+
+    /// Begins and ends recordings. A policy whose recording is over refuses nothing and says nothing.
+    fn observe(&mut self) {
+        let Some(policies) = &mut self.policies else {
+            return;
+        };
+        let now = SystemTime::now();
+        self.observations.follow(policies, &mut *self.enforcer, now);
+        for policy in policies {
+            if self.observations.progress(&policy.profile.name) == Some(Progress::Completed) {
+                policy.profile = policy.profile.without_rules();
+            }
+        }
     }
 
     fn reconcile(&mut self) {
@@ -325,8 +345,10 @@ impl Worker {
         for event in &pending {
             let resolution = self.enforcer.resolve(&event.head);
             let known = self.reconciler.known(CgroupId(event.head.cgroup));
-            self.recorder
-                .record(event, resolution, known.map(|known| &*known.container));
+            let container = known.map(|known| &*known.container);
+            self.recorder.record(event, resolution, container, |violation| {
+                self.observations.take(violation)
+            });
         }
         match outcome {
             Ok(()) => {

@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use varmor_common::abi::Waiting;
 
+use super::bpf::CallRecorder;
 use super::{CgroupId, Enforcer, EnforcerError};
 
 /// What happens to a container that starts while no agent runs.
@@ -22,6 +23,16 @@ pub trait Resident: Enforcer {
     /// Why this machine has no such enforcer.
     fn unavailable(&self) -> Option<String> {
         None
+    }
+
+    /// Begins to note the system calls of a loaded profile; `None` without programs in the kernel.
+    fn record_calls(&self, _profile: &str) -> Result<Option<CallRecorder>, EnforcerError> {
+        Ok(None)
+    }
+
+    /// Whether every profile may write as many events as it makes, for recording, or no more than the limit.
+    fn record_everything(&mut self, _everything: bool) -> Result<(), EnforcerError> {
+        Ok(())
     }
 
     /// From now on this process answers at the gate. What happens to a start while nobody does: it is refused, or it

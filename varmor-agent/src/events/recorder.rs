@@ -65,7 +65,14 @@ impl Recorder {
         &self.tally
     }
 
-    pub fn record(&mut self, raw: &KernelEvent, resolution: Resolution, container: Option<&Container>) {
+    /// Logs an event of the kernel, unless `first` takes it.
+    pub fn record(
+        &mut self,
+        raw: &KernelEvent,
+        resolution: Resolution,
+        container: Option<&Container>,
+        first: impl FnOnce(Violation) -> Option<Violation>,
+    ) {
         let event = match Event::try_from(raw) {
             Ok(event) => event,
             Err(error) => {
@@ -78,6 +85,7 @@ impl Recorder {
         };
         let (wall, identity) = (wall_clock(event.monotonic), event.identity);
         let violation = Violation::new(event, resolution, container, &self.node, wall, SystemTime::now());
+        let Some(violation) = first(violation) else { return };
         self.tally.add(&violation);
         if let Some(line) = self.collapse.event(violation, identity, Instant::now()) {
             self.write(&line);
@@ -198,9 +206,15 @@ mod tests {
                 &raw(abi::EVENT_FILE, abi::operation::OPEN, "/a"),
                 Resolution::default(),
                 None,
+                Some,
             );
         }
-        recorder.record(&raw(77, abi::operation::OPEN, "/a"), Resolution::default(), None);
+        recorder.record(
+            &raw(77, abi::operation::OPEN, "/a"),
+            Resolution::default(),
+            None,
+            Some,
+        );
         recorder.finish();
         let text = std::fs::read_to_string(path).unwrap();
         let counts: Vec<u64> = text

@@ -4,6 +4,7 @@
 //! a policy. Pure: text in, objects out.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use varmor_common::policy::{Diagnostic, Document, Severity, Target, WorkloadPods};
 use varmor_common::profile::{NodeFacts, Profile};
@@ -22,6 +23,8 @@ pub struct PolicyObject {
     pub target: Target,
     /// The workloads that the target means, where a cluster knows them.
     pub workloads: Option<Vec<WorkloadPods>>,
+    /// For so long what the workload does becomes a model, and nothing is refused.
+    pub recorded_for: Option<Duration>,
     pub profile: Profile,
 }
 
@@ -34,6 +37,7 @@ impl PolicyObject {
             name: document.name().to_owned(),
             target,
             workloads: None,
+            recorded_for: None,
             profile,
         }
     }

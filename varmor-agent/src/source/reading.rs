@@ -1,8 +1,12 @@
 //! What one text means on its own: the file of a user, or an `ArmorProfile` of a cluster.
 
+use std::time::Duration;
+
 use serde_json::json;
 use varmor_common::compile::seccomp::Inputs;
-use varmor_common::policy::{self, ArmorProfile, Diagnostic, Document, DynamicResult, Object, Severity};
+use varmor_common::policy::{
+    self, ArmorProfile, Diagnostic, Document, DynamicResult, Object, PolicyMode, Severity,
+};
 use varmor_common::profile::{self, ClusterFacts, NodeFacts};
 
 use super::catalog::PolicyObject;
@@ -55,8 +59,16 @@ impl Reading {
         let built = profile::build_in(cluster, document, facts, inputs);
         self.diagnostics.extend(built.diagnostics);
         let (profile, spec) = (built.profile?, document.spec()?);
-        self.objects
-            .push(PolicyObject::of(document, spec.target.clone(), profile));
+        let mut object = PolicyObject::of(document, spec.target.clone(), profile);
+        if spec.policy.mode == PolicyMode::BehaviorModeling {
+            let minutes = spec
+                .policy
+                .modeling_options
+                .as_ref()
+                .map_or(0, |options| options.duration);
+            object.recorded_for = u64::try_from(minutes).ok().map(Duration::from_mins);
+        }
+        self.objects.push(object);
         self.objects.last_mut()
     }
 

@@ -15,8 +15,8 @@ use varmor_common::profile::{NodeFacts, Profile, build};
 use super::supervise::Sink;
 use super::{begin, load_bpf, supervise};
 use crate::enforcer::Enforcer as _;
-use crate::enforcer::bpf::SeenCalls;
 use crate::events::{EventError, Violation};
+use crate::observe::take_calls;
 
 const POLICY: &str = "apiVersion: crd.varmor.org/v1beta1\nkind: VarmorClusterPolicy\nmetadata: {name: learn}\nspec: \
     {target: {kind: Pod, name: x}, policy: {enforcer: BPF, mode: BehaviorModeling, modelingOptions: {duration: 1}}}\n";
@@ -29,7 +29,9 @@ pub(in crate::cli) fn record(
     let (mut place, locked_memory) = begin()?;
     let profile = profile()?;
     let mut enforcer = load_bpf(&profile, &place)?;
-    enforcer.record_everything().context("lift the limit of events")?;
+    enforcer
+        .record_everything(true)
+        .context("lift the limit of events")?;
     let calls = enforcer
         .record_calls(&profile.name)
         .context("record system calls")?;
@@ -72,22 +74,6 @@ fn profile() -> anyhow::Result<Profile> {
         .context("the recording's policy is not read")?;
     let built = build(document, &NodeFacts::default());
     built.profile.context("the recording's policy means nothing")
-}
-
-fn take_calls(recording: &mut Recording, seen: SeenCalls) {
-    recording.syscalls.extend(seen.names);
-    for number in seen.unnamed {
-        recording.note(
-            format!("the system call {number}, which libseccomp has no name for"),
-            1,
-        );
-    }
-    if seen.foreign {
-        recording.note(
-            "system calls of another instruction set, or that do not exist".to_owned(),
-            1,
-        );
-    }
 }
 
 impl Sink for Recording {

@@ -116,7 +116,10 @@ impl Worker {
                 profile: object.profile.name.clone(),
                 rules: object.profile.rules.len(),
                 enforced: enforced.to_owned(),
-                message: refusal.unwrap_or_default().to_owned(),
+                message: refusal
+                    .map(str::to_owned)
+                    .or_else(|| self.observations.described(&object.profile.name))
+                    .unwrap_or_default(),
                 by_runtime: self
                     .stores
                     .held(&object.profile)

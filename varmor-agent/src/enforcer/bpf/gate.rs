@@ -14,6 +14,7 @@ use varmor_common::abi::{MANAGED_FREE, MANAGED_GATE, Managed, PASSES_ONCE, SETTI
 
 use super::super::{CgroupId, EnforcerError, Resident, WithoutAgent};
 use super::BpfEnforcer;
+use super::CallRecorder;
 use super::pins::Pins;
 use super::raw::{Shared, boot_time};
 
@@ -156,6 +157,14 @@ impl SignOfLife {
 }
 
 impl Resident for BpfEnforcer {
+    fn record_calls(&self, profile: &str) -> Result<Option<CallRecorder>, EnforcerError> {
+        Self::record_calls(self, profile).map(Some)
+    }
+
+    fn record_everything(&mut self, everything: bool) -> Result<(), EnforcerError> {
+        Self::record_everything(self, everything)
+    }
+
     fn answer_starts(&mut self, without_agent: WithoutAgent) -> Result<(), EnforcerError> {
         self.tables.set_absent(without_agent == WithoutAgent::Run)?;
         self.sign_of_life = Some(SignOfLife::start(&self.pins)?);

@@ -217,8 +217,11 @@ impl BpfEnforcer {
         Ok(others.len())
     }
 
-    /// Lets every profile write as many events as it makes: for recording, where each is wanted.
-    pub fn record_everything(&mut self) -> Result<(), EnforcerError> {
+    /// Lets every profile write as many events as it makes, for recording, where each is wanted; or no more than the limit.
+    pub fn record_everything(&mut self, everything: bool) -> Result<(), EnforcerError> {
+        if !everything {
+            return self.tables.limit_events(EVENTS_PER_SECOND, EVENT_BURST);
+        }
         // An interval of zero would refuse the event of a processor whose clock is behind.
         self.tables.limit_events(1_000_000_000, u32::MAX)
     }

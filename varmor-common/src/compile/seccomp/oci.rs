@@ -20,6 +20,20 @@ pub struct OciSeccomp {
     pub syscalls: Vec<Syscalls>,
 }
 
+impl OciSeccomp {
+    /// The filter that stops nothing.
+    #[must_use]
+    pub fn allow_all() -> Self {
+        Self {
+            default_action: Action::Allow,
+            default_errno_ret: None,
+            architectures: Vec::new(),
+            flags: Vec::new(),
+            syscalls: Vec::new(),
+        }
+    }
+}
+
 /// One rule of a filter. All conditions must hold.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

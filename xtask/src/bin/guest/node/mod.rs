@@ -1,6 +1,7 @@
 //! `node`: what a platform team expects of the agent as a service: many starts, many containers, kills, floods, and
 //! metadata that is made to end it. One JSON line per claim.
 
+mod behaviour;
 mod docker;
 mod flood;
 mod hostile;
@@ -84,6 +85,7 @@ enum Part {
     Flood,
     Many,
     Records,
+    Behaviour,
     Docker,
     /// Asked for where the kernel cannot run the BPF enforcer
     WithoutBpf,
@@ -109,7 +111,7 @@ type Run = fn(&Scale, &mut lab::Claims) -> Result<()>;
 fn run(scale: &Scale) -> Result<ExitCode> {
     containers::import(&scale.image)?;
     let mut claims = lab::Claims::new("agent");
-    let parts: [(Part, Run); 9] = [
+    let parts: [(Part, Run); 10] = [
         (Part::Starts, starts::run),
         (Part::Kills, kills::run),
         (Part::Hostile, hostile::run),
@@ -117,6 +119,7 @@ fn run(scale: &Scale) -> Result<ExitCode> {
         (Part::Flood, flood::run),
         (Part::Many, many::run),
         (Part::Records, records::run),
+        (Part::Behaviour, behaviour::run),
         (Part::Docker, docker::run),
         (Part::WithoutBpf, without_bpf::run),
     ];

@@ -1,0 +1,310 @@
+//! Policies of the mode `BehaviorModeling`: their workloads are recorded for so many minutes, and what was seen becomes an
+//! `ArmorProfileModel`.
+//!
+//! What was seen is on disk at once, so the time goes on over a restart of the agent and nothing of before it is lost. The
+//! model stays when the policy goes.
+
+mod journal;
+mod learn;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use tracing::{error, info, warn};
+use varmor_common::model::Recording;
+use varmor_common::policy::Losses;
+
+use self::journal::{Journal, Start};
+pub use self::learn::{Learner, yaml};
+use crate::enforcer::bpf::{CallRecorder, SeenCalls};
+use crate::enforcer::{Activity, Resident};
+use crate::events::Violation;
+use crate::source::PolicyObject;
+
+/// Everything that is recorded on this machine.
+#[derive(Debug)]
+pub struct Observations {
+    folder: PathBuf,
+    /// By name of the profile.
+    running: BTreeMap<String, Observation>,
+    /// Profiles whose time is over, and until when their model may be made of.
+    completed: BTreeMap<String, SystemTime>,
+}
+
+/// A profile that is recorded.
+struct Observation {
+    namespace: String,
+    until: SystemTime,
+    journal: Journal,
+    recording: Recording,
+    /// Events that this process has seen go astray, before.
+    lost_before: Losses,
+    /// Of the kernel, since it counts.
+    counted: Losses,
+    calls: Option<CallRecorder>,
+    said: String,
+}
+
+impl std::fmt::Debug for Observation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Observation")
+            .field("until", &self.until)
+            .field("operations", &self.recording.operations().count())
+            .finish_non_exhaustive()
+    }
+}
+
+/// How far a policy of the mode is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    Recording,
+    Completed,
+}
+
+impl Observations {
+    #[must_use]
+    pub fn new(folder: &Path) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            running: BTreeMap::new(),
+            completed: BTreeMap::new(),
+        }
+    }
+
+    /// Begins and ends what the policies say. True if a policy has another meaning now than before.
+    pub fn follow(
+        &mut self,
+        policies: &[PolicyObject],
+        enforcer: &mut dyn Resident,
+        now: SystemTime,
+    ) -> bool {
+        let wanted: BTreeMap<&str, (&PolicyObject, Duration)> = policies
+            .iter()
+            .filter_map(|policy| Some((policy.profile.name.as_str(), (policy, policy.recorded_for?))))
+            .collect();
+        let was_recording = !self.running.is_empty();
+        self.running.retain(|name, observation| {
+            let is_wanted = wanted.contains_key(name.as_str());
+            if !is_wanted {
+                info!(profile = %name, "the policy does not record any more; what was recorded is dropped");
+                observation.journal.remove();
+            }
+            is_wanted
+        });
+        self.completed
+            .retain(|name, _| wanted.contains_key(name.as_str()));
+        for (name, (policy, duration)) in wanted {
+            self.begin(name, policy, duration, now);
+        }
+        let changed = self.end(enforcer, now);
+        self.watch_calls(enforcer);
+        let is_recording = !self.running.is_empty();
+        if was_recording != is_recording
+            && let Err(error) = enforcer.record_everything(is_recording)
+        {
+            warn!(%error, "the limit of events cannot be set; some may be missing in the recording");
+        }
+        changed
+    }
+
+    /// What becomes of the policy of a profile; `None` if it is not recorded.
+    #[must_use]
+    pub fn progress(&self, profile: &str) -> Option<Progress> {
+        if self.running.contains_key(profile) {
+            return Some(Progress::Recording);
+        }
+        self.completed
+            .contains_key(profile)
+            .then_some(Progress::Completed)
+    }
+
+    /// The same for people.
+    #[must_use]
+    pub fn described(&self, profile: &str) -> Option<String> {
+        if let Some(observation) = self.running.get(profile) {
+            let until = humantime::format_rfc3339_seconds(observation.until);
+            return Some(format!("is recorded until {until}; nothing is refused"));
+        }
+        let model = self.folder.join(profile).join(journal::MODEL);
+        self.completed.contains_key(profile).then(|| {
+            format!(
+                "was recorded, nothing is refused; the model is {}",
+                model.display()
+            )
+        })
+    }
+
+    /// Takes an event of a profile that is recorded; otherwise it is given back.
+    pub fn take(&mut self, violation: Violation) -> Option<Violation> {
+        let Some(observation) = self.running.get_mut(&violation.profile_name) else {
+            return Some(violation);
+        };
+        observation.add(&violation);
+        None
+    }
+
+    fn begin(&mut self, name: &str, policy: &PolicyObject, duration: Duration, now: SystemTime) {
+        if let Some(observation) = self.running.get_mut(name) {
+            observation.until = observation.journal.started() + duration;
+            return;
+        }
+        if self.completed.get(name).is_some_and(|until| *until >= now) {
+            return;
+        }
+        match Journal::open(&self.folder, name, now) {
+            Ok(Start::Completed { started }) if started + duration <= now => {
+                self.completed.insert(name.to_owned(), started + duration);
+            }
+            // The time was made longer after it was over: what was recorded then is in the model only.
+            Ok(Start::Completed { .. }) => {
+                self.completed
+                    .insert(name.to_owned(), now + Duration::from_hours(24 * 365));
+                warn!(profile = %name, "the model exists; delete it to record again");
+            }
+            Ok(Start::Recording { journal, recording }) => {
+                let until = journal.started() + duration;
+                info!(profile = %name, minutes = duration.as_secs() / 60, events = recording.events(), "recording");
+                let observation = Observation {
+                    namespace: policy.namespace.clone().unwrap_or_default(),
+                    until,
+                    lost_before: recording.losses,
+                    counted: Losses::default(),
+                    journal,
+                    recording,
+                    calls: None,
+                    said: String::new(),
+                };
+                self.running.insert(name.to_owned(), observation);
+            }
+            Err(error) => {
+                error!(profile = %name, %error, "the workload cannot be recorded, it runs without limits; trying again");
+            }
+        }
+    }
+
+    /// Makes models of what is over.
+    fn end(&mut self, enforcer: &mut dyn Resident, now: SystemTime) -> bool {
+        let activity = enforcer.activity().unwrap_or_default();
+        let mut changed = false;
+        self.running.retain(|name, observation| {
+            observation.count(activity.iter().find(|one| one.profile == *name));
+            if observation.until > now {
+                return true;
+            }
+            match observation.finish(name) {
+                Ok(path) => {
+                    info!(profile = %name, model = %path.display(), events = observation.recording.events(), "recorded");
+                    self.completed.insert(name.clone(), observation.until);
+                    changed = true;
+                    false
+                }
+                Err(error) => {
+                    observation.say(|| error!(profile = %name, %error, "the model cannot be written; trying again"), &error.to_string());
+                    true
+                }
+            }
+        });
+        changed
+    }
+
+    fn watch_calls(&mut self, enforcer: &dyn Resident) {
+        for (name, observation) in &mut self.running {
+            if observation.calls.is_some() {
+                observation.keep_calls();
+                continue;
+            }
+            // Not before the profile is in the kernel.
+            match enforcer.record_calls(name) {
+                Ok(calls) => observation.calls = calls,
+                Err(error) => {
+                    let message = error.to_string();
+                    observation.say(
+                        || info!(profile = %name, %error, "system calls are not recorded yet"),
+                        &message,
+                    );
+                }
+            }
+        }
+    }
+}
+
+impl Observation {
+    fn add(&mut self, violation: &Violation) {
+        let before = self.recording.operations().count();
+        let line = serde_json::to_string(violation).expect("a violation holds only strings and numbers");
+        if self.recording.add(&line).is_err() {
+            self.recording.losses.unreadable += 1;
+            return;
+        }
+        // What was seen already tells nothing new after a restart.
+        if self.recording.operations().count() != before
+            && let Err(error) = self.journal.line(&line)
+        {
+            self.recording.losses.lost += 1;
+            self.say(
+                || error!(%error, "the recording cannot be kept beyond a restart"),
+                "journal",
+            );
+        }
+    }
+
+    /// What the kernel could not hand over.
+    fn count(&mut self, activity: Option<&Activity>) {
+        let Some(activity) = activity else { return };
+        self.counted.lost = self.counted.lost.max(activity.lost);
+        self.counted.limited = self.counted.limited.max(activity.limited);
+    }
+
+    fn keep_calls(&mut self) {
+        let Some(Ok(seen)) = self.calls.as_ref().map(CallRecorder::seen) else {
+            return;
+        };
+        let before = self.recording.syscalls.len();
+        take_calls(&mut self.recording, seen);
+        if self.recording.syscalls.len() != before
+            && let Err(error) = self.journal.calls(&self.recording.syscalls)
+        {
+            self.say(
+                || error!(%error, "system calls cannot be kept beyond a restart"),
+                "calls",
+            );
+        }
+    }
+
+    fn finish(&mut self, name: &str) -> anyhow::Result<PathBuf> {
+        self.keep_calls();
+        self.recording.losses.lost = self.lost_before.lost + self.counted.lost;
+        self.recording.losses.limited = self.lost_before.limited + self.counted.limited;
+        let model = Learner::default().learn(&self.recording, name, &self.namespace)?;
+        self.journal.complete(&yaml(&model)?)
+    }
+
+    /// Says a lasting problem once.
+    fn say(&mut self, say: impl FnOnce(), problem: &str) {
+        if self.said != problem {
+            say();
+            problem.clone_into(&mut self.said);
+        }
+    }
+}
+
+/// Adds system calls to a recording.
+pub fn take_calls(recording: &mut Recording, seen: SeenCalls) {
+    recording.syscalls.extend(seen.names);
+    for number in seen.unnamed {
+        recording.note(
+            format!("the system call {number}, which libseccomp has no name for"),
+            0,
+        );
+    }
+    if seen.foreign {
+        recording.note(
+            "system calls of another instruction set, or that do not exist".to_owned(),
+            0,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests;
