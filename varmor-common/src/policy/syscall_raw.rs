@@ -10,6 +10,9 @@ pub struct SyscallRawRule {
     /// Names of the system calls.
     pub names: Vec<String>,
     /// `SCMP_ACT_*`.
+    #[schemars(extend("enum" = [
+        "SCMP_ACT_ALLOW", "SCMP_ACT_ERRNO", "SCMP_ACT_KILL", "SCMP_ACT_KILL_PROCESS", "SCMP_ACT_KILL_THREAD", "SCMP_ACT_LOG", "SCMP_ACT_TRAP"
+    ]))]
     pub action: String,
     /// The error number of `SCMP_ACT_ERRNO`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,5 +35,8 @@ pub struct SyscallArg {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value_two: Option<u64>,
     /// `SCMP_CMP_*`.
+    #[schemars(extend("enum" = [
+        "SCMP_CMP_NE", "SCMP_CMP_LT", "SCMP_CMP_LE", "SCMP_CMP_EQ", "SCMP_CMP_GE", "SCMP_CMP_GT", "SCMP_CMP_MASKED_EQ"
+    ]))]
     pub op: String,
 }
