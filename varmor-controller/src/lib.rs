@@ -2,5 +2,7 @@
 //! status of the policies.
 #![forbid(unsafe_code)]
 
+pub mod admission;
+pub mod certificate;
 pub mod crds;
 pub mod https;
