@@ -10,9 +10,7 @@ pub struct SyscallRawRule {
     /// Names of the system calls.
     pub names: Vec<String>,
     /// `SCMP_ACT_*`.
-    #[schemars(extend("enum" = [
-        "SCMP_ACT_ALLOW", "SCMP_ACT_ERRNO", "SCMP_ACT_KILL", "SCMP_ACT_KILL_PROCESS", "SCMP_ACT_KILL_THREAD", "SCMP_ACT_LOG", "SCMP_ACT_TRAP"
-    ]))]
+    #[schemars(regex(pattern = "^SCMP_ACT_(ALLOW|ERRNO|KILL|KILL_PROCESS|KILL_THREAD|LOG|TRAP)$"))]
     pub action: String,
     /// The error number of `SCMP_ACT_ERRNO`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -35,8 +33,6 @@ pub struct SyscallArg {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value_two: Option<u64>,
     /// `SCMP_CMP_*`.
-    #[schemars(extend("enum" = [
-        "SCMP_CMP_NE", "SCMP_CMP_LT", "SCMP_CMP_LE", "SCMP_CMP_EQ", "SCMP_CMP_GE", "SCMP_CMP_GT", "SCMP_CMP_MASKED_EQ"
-    ]))]
+    #[schemars(regex(pattern = "^SCMP_CMP_(NE|LT|LE|EQ|GE|GT|MASKED_EQ)$"))]
     pub op: String,
 }

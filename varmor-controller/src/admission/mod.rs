@@ -21,6 +21,7 @@ use kube::Client;
 use tokio::sync::watch;
 
 use crate::certificate::{Keeper, Names, Published};
+use crate::https::{self, TlsWatch};
 use policies::Policies;
 use server::{State, router};
 
@@ -28,37 +29,51 @@ pub use options::Options;
 pub use server::{Hooks, Outcome, Served};
 pub use uninstall::{UninstallOptions, uninstall};
 
-/// Starts to keep the certificate of the webhook and of the status service in `namespace`.
-///
-/// The first part of the result must be driven for as long as the process lives.
-pub fn certificate(
-    client: Client,
-    namespace: &str,
-    options: &Options,
-) -> Result<(impl Future<Output = ()> + use<>, Published)> {
-    let names = Names::new(namespace, &options.all_names()).context("the option --certificate-name")?;
-    let (keeper, published) = Keeper::new(client, namespace, names);
-    Ok((keeper.run(), published))
-}
-
 /// Where and for whom admission answers.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// The controller's own namespace, which is left alone.
     pub namespace: String,
-    pub address: SocketAddr,
+    /// Absent = no webhook is served or registered.
+    pub address: Option<SocketAddr>,
     /// Labels (`key=value`, separated by commas) that a workload or pod must carry to be protected; empty = every one.
     pub match_label: String,
 }
 
-/// Follows the policies, registers the webhooks and answers; ends with an error only.
-pub async fn run(
+/// Everything of this replica: the certificate, which the status service needs as well, and the webhooks unless they are
+/// switched off. The future ends with an error only; dropping it ends the rest.
+pub fn start(
     client: Client,
     place: Place,
+    options: Options,
+    hooks: Hooks,
+) -> Result<(impl Future<Output = Result<()>> + use<>, TlsWatch)> {
+    let names =
+        Names::new(&place.namespace, &options.all_names()).context("the option --certificate-name")?;
+    let (keeper, published) = Keeper::new(client.clone(), &place.namespace, names);
+    let tls = published.tls.clone();
+    let running = async move {
+        if place.address.is_none() {
+            keeper.run().await;
+            bail!("the certificate is not kept any more");
+        }
+        tokio::select! {
+            () = keeper.run() => bail!("the certificate is not kept any more"),
+            ended = run(client, &place, &options, published, hooks) => ended,
+        }
+    };
+    Ok((running, tls))
+}
+
+/// Follows the policies, registers the webhooks and answers; ends with an error only.
+async fn run(
+    client: Client,
+    place: &Place,
     options: &Options,
     published: Published,
     hooks: Hooks,
 ) -> Result<()> {
+    let address = place.address.context("the webhooks need an address")?;
     let opt_in = options::opt_in(&place.match_label)?;
     let (policies, (facts, known)) = (Policies::default(), watch::channel(None));
     let state = State::new(client.clone(), &place.namespace, policies.clone(), known, hooks);
@@ -71,7 +86,7 @@ pub async fn run(
         () = configuration::keep(client, settings, published.authority) => {
             bail!("the webhooks are not registered any more")
         }
-        served = crate::https::serve(place.address, published.tls, router(Arc::new(state))) => {
+        served = https::serve(address, published.tls, router(Arc::new(state))) => {
             served.context("serve the webhooks")
         }
     }

@@ -12,6 +12,9 @@ use super::{keys, pod};
 /// The fields of a container's `securityContext` that admission sets.
 pub(super) const FIELDS: [&str; 2] = ["appArmorProfile", "seccompProfile"];
 
+/// More policies than these are not looked up for one object, whoever wrote the record.
+const MOST_POLICIES: usize = 64;
+
 /// All changes in one pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -59,6 +62,7 @@ impl Record {
     /// The text of the annotation is in the hands of whoever may edit the workload: it can restore only what admission sets.
     fn parse(text: &str) -> Option<Self> {
         let mut record: Self = serde_json::from_str(text).ok()?;
+        record.policies.truncate(MOST_POLICIES);
         record
             .annotations
             .retain(|key, _| keys::PREFIXES.iter().any(|prefix| key.starts_with(prefix)));
