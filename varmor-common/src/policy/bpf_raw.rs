@@ -49,14 +49,14 @@ pub struct PathRule {
 pub struct NetworkRules {
     /// Which sockets may be created.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 1024))]
+    #[schemars(length(max = 16_384))]
     pub sockets: Vec<SocketRawRule>,
     /// Which destinations may be reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub egress: Option<EgressRules>,
     /// Which local addresses may be bound to, listened on and accepted on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 1024))]
+    #[schemars(length(max = 16_384))]
     pub ingresses: Vec<IngressRawRule>,
 }
 
@@ -110,15 +110,15 @@ pub struct SocketRawRule {
 pub struct EgressRules {
     /// By address.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 1024))]
+    #[schemars(length(max = 16_384))]
     pub to_destinations: Vec<ToDestination>,
     /// By Service.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 1024))]
+    #[schemars(length(max = 16_384))]
     pub to_services: Vec<ToService>,
     /// By Pod.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 1024))]
+    #[schemars(length(max = 16_384))]
     pub to_pods: Vec<ToPod>,
 }
 
