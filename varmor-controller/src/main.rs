@@ -1,17 +1,13 @@
 //! The command line of varmor-controller.
 #![forbid(unsafe_code)]
 
-mod crds;
-
 use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use varmor_controller::crds;
 
-/// Custom resource definitions of varmor.
-///
-/// This release has no controller: policies are enforced by varmor-agent from a folder of files. Reconciling
-/// policies in a cluster comes with a later release.
+/// Policies of a cluster for the nodes, and their status.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {

@@ -34,6 +34,7 @@ pub struct BpfRawRules {
 pub struct PathRule {
     /// `deny`, `audit` or both; in an allow-list also `allow`, which is the default there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), inner(regex(pattern = "(?i)^(allow|deny|audit)$")))]
     pub qualifiers: Vec<String>,
     /// Path pattern with `*`, `**`, `?`, `[a-z]` and `{a,b}`.
     #[schemars(length(max = 4096))]
@@ -48,20 +49,26 @@ pub struct PathRule {
 pub struct NetworkRules {
     /// Which sockets may be created.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16_384))]
     pub sockets: Vec<SocketRawRule>,
     /// Which destinations may be reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub egress: Option<EgressRules>,
     /// Which local addresses may be bound to, listened on and accepted on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16_384))]
     pub ingresses: Vec<IngressRawRule>,
 }
 
 /// A rule about local addresses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    {"rule": "!(has(self.ip) && has(self.cidr))", "message": "give ip or cidr, not both"}
+]))]
 pub struct IngressRawRule {
     /// `deny`, `audit` or both.
+    #[schemars(length(max = 8), inner(regex(pattern = "(?i)^(allow|deny|audit)$")))]
     pub qualifiers: Vec<String>,
     /// A local address, `localhost` or `unspecified`; exclusive with `cidr`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,15 +78,20 @@ pub struct IngressRawRule {
     pub cidr: Option<String>,
     /// Ports; empty = every port.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
     pub ports: Vec<Port>,
 }
 
 /// A rule about the creation of sockets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    {"rule": "!(has(self.types) && size(self.types) > 0 && has(self.protocols) && size(self.protocols) > 0)", "message": "give types or protocols, not both"}
+]))]
 pub struct SocketRawRule {
     /// `deny`, `audit` or both; in an allow-list also `allow`, which is the default there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), inner(regex(pattern = "(?i)^(allow|deny|audit)$")))]
     pub qualifiers: Vec<String>,
     /// Address families: `all`, `inet`, `unix`, ...
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -98,21 +110,28 @@ pub struct SocketRawRule {
 pub struct EgressRules {
     /// By address.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16_384))]
     pub to_destinations: Vec<ToDestination>,
     /// By Service.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16_384))]
     pub to_services: Vec<ToService>,
     /// By Pod.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16_384))]
     pub to_pods: Vec<ToPod>,
 }
 
 /// A rule about connections to addresses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    {"rule": "!(has(self.ip) && has(self.cidr))", "message": "give ip or cidr, not both"}
+]))]
 pub struct ToDestination {
     /// `deny`, `audit` or both; in an allow-list also `allow`, which is the default there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), inner(regex(pattern = "(?i)^(allow|deny|audit)$")))]
     pub qualifiers: Vec<String>,
     /// An address, `localhost`, `unspecified` or `pod-self`; exclusive with `cidr`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -122,15 +141,21 @@ pub struct ToDestination {
     pub cidr: Option<String>,
     /// Ports; empty = every port.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
     pub ports: Vec<Port>,
 }
 
 /// A rule about connections to a Service.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    {"rule": "has(self.name) != has(self.serviceSelector)", "message": "give exactly one of name and serviceSelector"},
+    {"rule": "!has(self.name) || has(self.__namespace__)", "message": "the name of a Service needs its namespace"}
+]))]
 pub struct ToService {
     /// `deny`, `audit` or both; in an allow-list also `allow`, which is the default there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), inner(regex(pattern = "(?i)^(allow|deny|audit)$")))]
     pub qualifiers: Vec<String>,
     /// Namespace of the Service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -149,6 +174,7 @@ pub struct ToService {
 pub struct ToPod {
     /// `deny`, `audit` or both; in an allow-list also `allow`, which is the default there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), inner(regex(pattern = "(?i)^(allow|deny|audit)$")))]
     pub qualifiers: Vec<String>,
     /// Namespace of the Pods; absent = every namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -157,6 +183,7 @@ pub struct ToPod {
     pub pod_selector: LabelSelector,
     /// Ports; empty = every port.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
     pub ports: Vec<Port>,
 }
 
@@ -166,6 +193,7 @@ pub struct ToPod {
 pub struct PtraceRawRule {
     /// `deny`, `audit` or both; in an allow-list also `allow`, which is the default there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), inner(regex(pattern = "(?i)^(allow|deny|audit)$")))]
     pub qualifiers: Vec<String>,
     /// Also towards processes of the same container.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -180,6 +208,7 @@ pub struct PtraceRawRule {
 pub struct MountRawRule {
     /// `deny`, `audit` or both; in an allow-list also `allow`, which is the default there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), inner(regex(pattern = "(?i)^(allow|deny|audit)$")))]
     pub qualifiers: Vec<String>,
     /// Pattern of the source; for an unmount of the mount point.
     #[schemars(length(max = 4096))]

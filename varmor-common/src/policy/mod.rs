@@ -5,6 +5,8 @@ mod armor_profile;
 mod armor_profile_model;
 mod bpf_raw;
 mod cluster;
+#[cfg(test)]
+mod crd_rules;
 mod diagnostic;
 mod enforcer;
 mod enhance_protect;

@@ -11,7 +11,7 @@ use super::{AppArmorRawRules, BpfRawRules, NetworkProxyEgress, SyscallRawRule};
 #[serde(rename_all = "camelCase")]
 pub struct ModelingOptions {
     /// How long the workload is observed, in minutes.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 525_600))]
     pub duration: i32,
 }
 

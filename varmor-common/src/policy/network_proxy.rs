@@ -9,6 +9,9 @@ use super::Port;
 /// Settings of the sidecar proxy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    {"rule": "!has(self.proxyPort) || !has(self.proxyAdminPort) || self.proxyPort != self.proxyAdminPort", "message": "proxyPort and proxyAdminPort are the same"}
+]))]
 pub struct NetworkProxyConfig {
     /// Interception of TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -39,6 +42,7 @@ pub struct Mitm {
     pub domains: Vec<String>,
     /// Headers that the proxy sets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
     pub header_mutations: Vec<HeaderMutation>,
 }
 
@@ -50,13 +54,16 @@ pub struct HeaderMutation {
     #[schemars(length(min = 1))]
     pub domain: String,
     /// The headers.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 64))]
     pub headers: Vec<Header>,
 }
 
 /// One header: exactly one of `value` and `secretRef` is given.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    {"rule": "has(self.value) != has(self.secretRef)", "message": "give exactly one of value and secretRef"}
+]))]
 pub struct Header {
     /// Name of the header.
     #[schemars(length(min = 1))]
@@ -86,20 +93,27 @@ pub struct SecretRef {
 #[serde(rename_all = "camelCase")]
 pub struct NetworkProxyEgress {
     /// `allow` or `deny`.
+    #[schemars(regex(pattern = "(?i)^(allow|deny)$"))]
     pub default_action: String,
     /// Rules about addresses and ports.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
     pub rules: Vec<ProxyRule>,
     /// Rules about HTTP requests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
     pub http_rules: Vec<ProxyHttpRule>,
 }
 
 /// A rule about addresses and ports.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    {"rule": "!(has(self.ip) && has(self.cidr))", "message": "give ip or cidr, not both"}
+]))]
 pub struct ProxyRule {
     /// `allow`, `deny`, `audit`.
+    #[schemars(length(max = 8), inner(regex(pattern = "(?i)^(allow|deny|audit)$")))]
     pub qualifiers: Vec<String>,
     /// For the reader.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -112,6 +126,7 @@ pub struct ProxyRule {
     pub cidr: Option<String>,
     /// Ports; empty = every port.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
     pub ports: Vec<Port>,
 }
 
@@ -120,6 +135,7 @@ pub struct ProxyRule {
 #[serde(rename_all = "camelCase")]
 pub struct ProxyHttpRule {
     /// `allow`, `deny`, `audit`.
+    #[schemars(length(max = 8), inner(regex(pattern = "(?i)^(allow|deny|audit)$")))]
     pub qualifiers: Vec<String>,
     /// For the reader.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -138,9 +154,11 @@ pub struct HttpMatch {
     pub hosts: Vec<String>,
     /// Ports.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
     pub ports: Vec<Port>,
     /// Paths.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
     pub paths: Vec<HttpPath>,
     /// Methods.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -150,6 +168,9 @@ pub struct HttpMatch {
 /// A path of an HTTP request: exactly one of `exact` and `prefix` is given.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    {"rule": "has(self.exact) != has(self.prefix)", "message": "give exactly one of exact and prefix"}
+]))]
 pub struct HttpPath {
     /// The whole path.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -10,6 +10,7 @@ pub struct SyscallRawRule {
     /// Names of the system calls.
     pub names: Vec<String>,
     /// `SCMP_ACT_*`.
+    #[schemars(regex(pattern = "^SCMP_ACT_(ALLOW|ERRNO|KILL|KILL_PROCESS|KILL_THREAD|LOG|TRAP)$"))]
     pub action: String,
     /// The error number of `SCMP_ACT_ERRNO`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,5 +33,6 @@ pub struct SyscallArg {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value_two: Option<u64>,
     /// `SCMP_CMP_*`.
+    #[schemars(regex(pattern = "^SCMP_CMP_(NE|LT|LE|EQ|GE|GT|MASKED_EQ)$"))]
     pub op: String,
 }

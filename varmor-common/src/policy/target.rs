@@ -10,17 +10,22 @@ use serde::{Deserialize, Serialize};
 /// The workloads that the policy protects: exactly one of `name` and `selector` is given.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    {"rule": "has(self.name) != has(self.selector)", "message": "give exactly one of name and selector"}
+]))]
 pub struct Target {
     /// Kind of the workload.
     pub kind: TargetKind,
     /// Name of the workload; exclusive with `selector`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
     pub name: Option<String>,
     /// Labels of the workload; exclusive with `name`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<LabelSelector>,
     /// Names of the containers; empty = every regular container of the pod.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 63)))]
     pub containers: Vec<String>,
 }
 

@@ -40,6 +40,9 @@ use super::{
     printcolumn(name = "AGE", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    {"rule": "self.target == oldSelf.target", "message": "the target is immutable; delete the policy and create another one", "fieldPath": ".target"}
+]))]
 pub struct PolicySpec {
     /// The workloads that the policy protects; immutable after creation.
     pub target: Target,
@@ -81,6 +84,11 @@ pub struct ClusterPolicySpec(pub PolicySpec);
 /// How the workloads are protected.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    {"rule": "self.mode != 'EnhanceProtect' || has(self.enhanceProtect)", "message": "the mode EnhanceProtect needs enhanceProtect"},
+    {"rule": "self.mode != 'BehaviorModeling' || has(self.modelingOptions)", "message": "the mode BehaviorModeling needs modelingOptions"},
+    {"rule": "self.mode != 'DefenseInDepth' || has(self.defenseInDepth)", "message": "the mode DefenseInDepth needs defenseInDepth"}
+]))]
 pub struct Policy {
     /// AppArmor, BPF, Seccomp, NetworkProxy or a combination such as `AppArmorBPF`.
     pub enforcer: Enforcers,

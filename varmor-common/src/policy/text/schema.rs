@@ -25,6 +25,9 @@ pub(super) const KINDS: [&str; 4] = [
     "ArmorProfileModel",
 ];
 
+/// `PATH_MAX`: what is limited to less is the name of an object.
+const LONGEST_PATH: u64 = 4096;
+
 static SCHEMAS: LazyLock<BTreeMap<&'static str, Json>> = LazyLock::new(|| {
     let crds = [
         VarmorPolicy::crd(),
@@ -141,6 +144,17 @@ fn check_array(schema: &Json, items: &[Node], node: &Node, field: &str, report: 
             "list at least one item",
         );
     }
+    if let Some(most) = schema["maxItems"]
+        .as_u64()
+        .filter(|most| items.len() as u64 > *most)
+    {
+        report.error(
+            node.position,
+            field,
+            format!("`{field}` has {} items; the limit is {most}", items.len()),
+            "write fewer, more general items, or several policies",
+        );
+    }
     for (index, item) in items.iter().enumerate() {
         check_node(&schema["items"], item, &path::item(field, index), report);
     }
@@ -178,12 +192,12 @@ fn check_string(schema: &Json, text: &str, node: &Node, field: &str, report: &mu
         .filter(|most| text.len() as u64 > *most)
     {
         let message = format!("`{field}` has {} bytes; the limit is {most}", text.len());
-        report.error(
-            node.position,
-            field,
-            message,
-            "shorten it; the kernel knows no longer paths",
-        );
+        let help = if most < LONGEST_PATH {
+            "shorten it; Kubernetes knows no longer names"
+        } else {
+            "shorten it; the kernel knows no longer paths"
+        };
+        report.error(node.position, field, message, help);
     }
 }
 
