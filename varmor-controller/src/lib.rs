@@ -4,5 +4,28 @@
 
 pub mod admission;
 pub mod certificate;
+pub mod context;
 pub mod crds;
+pub mod egress;
 pub mod https;
+pub mod leader;
+pub mod metrics;
+pub mod names;
+pub mod object;
+pub mod options;
+pub mod policy;
+pub mod queue;
+pub mod reasons;
+pub mod report;
+pub mod run;
+pub mod selector;
+pub mod status;
+pub mod watches;
+pub mod workload;
+pub mod world;
+
+pub use context::told;
+pub use https::TlsWatch;
+
+/// The name under which the controller writes.
+pub const MANAGER: &str = "varmor-controller";

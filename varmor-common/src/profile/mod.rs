@@ -11,6 +11,7 @@ mod destination;
 mod facts;
 mod merge;
 mod name;
+mod peers;
 mod raw;
 mod rule;
 mod target;
@@ -22,6 +23,7 @@ pub use build::{Built, ClusterFacts, build, build_in, build_with};
 pub use defaults::{DEFAULT_RULE, Defaults, Kinds};
 pub use facts::{Disk, NodeFacts};
 pub use name::{MANAGER_NAMESPACE, profile_name, profile_name_apart};
+pub use peers::egress_peers;
 pub use rule::{
     Access, CapabilitySet, DeviceAccess, DeviceKind, DeviceRule, EgressRule, IngressRule, MountRule, Object,
     Origin, PortRange, Profile, ProfileMode, PtraceAccess, PtraceRule, PtraceScope, Rule, SocketRule,

@@ -1,0 +1,176 @@
+//! The HTTP service for reports.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ListParams};
+use serde_json::json;
+use varmor_common::report::{NodeReport, REPORT_PATH};
+
+use super::caller::{Caller, Callers, Denied};
+use crate::context::Context;
+use crate::status::AgentPod;
+
+/// Far more than the problems of a node with ten thousand profiles need on average; a node sends fewer words, not more.
+const LARGEST: usize = 1 << 20;
+
+struct Service {
+    context: Context,
+    callers: Callers,
+}
+
+/// The service; `POST` a report, `GET /healthz`.
+#[must_use]
+pub fn router(context: Context) -> Router {
+    let settings = &context.settings;
+    let callers = Callers::new(
+        context.client.clone(),
+        &settings.namespace,
+        &settings.agent_service_account,
+    );
+    Router::new()
+        .route(REPORT_PATH, post(receive))
+        .layer(DefaultBodyLimit::max(LARGEST))
+        .route("/healthz", get(|| async { "ok" }))
+        .with_state(Arc::new(Service { context, callers }))
+}
+
+/// Who calls is asked before anything of the body is believed.
+async fn receive(
+    State(service): State<Arc<Service>>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    let caller = match service.callers.of(token(&headers).unwrap_or_default()).await {
+        Ok(caller) => caller,
+        Err(denied) => return refused(&service, &denied),
+    };
+    let body = match body {
+        Ok(body) => body,
+        Err(rejection) => return answer(rejection.status(), &rejection.body_text()),
+    };
+    let report: NodeReport = match serde_json::from_slice(&body) {
+        Ok(report) => report,
+        Err(error) => {
+            let message =
+                format!("the report cannot be read: {error}; agent and controller must be of one release");
+            return answer(StatusCode::UNPROCESSABLE_ENTITY, &message);
+        }
+    };
+    let node = match node_of(&service.context, &caller).await {
+        Ok(node) => node,
+        Err(denied) => return refused(&service, &denied),
+    };
+    if node != report.node {
+        let denied = Denied::OtherNode {
+            pod: caller.pod,
+            own: node,
+            claimed: report.node,
+        };
+        return refused(&service, &denied);
+    }
+    service.context.metrics.report(true);
+    service.context.nodes().hear(report, Instant::now());
+    StatusCode::NO_CONTENT.into_response()
+}
+
+/// The node of the caller's pod. A pod that the watch has not told of yet is looked up.
+async fn node_of(context: &Context, caller: &Caller) -> Result<String, Denied> {
+    let known = context.nodes().pod(&caller.pod).cloned();
+    if let Some(pod) = known
+        && pod.uid == caller.uid
+    {
+        return Ok(pod.node);
+    }
+    let settings = &context.settings;
+    let api: Api<Pod> = Api::namespaced(context.client.clone(), &settings.namespace);
+    let params = ListParams::default()
+        .labels(&settings.agent_selector)
+        .fields(&format!("metadata.name={}", caller.pod));
+    let found = api
+        .list(&params)
+        .await
+        .map_err(|error| Denied::Unavailable(Box::new(error)))?;
+    let not_an_agent = || Denied::NotAnAgent(caller.pod.clone());
+    let pod = found.items.into_iter().next().ok_or_else(not_an_agent)?;
+    let pod = agent_pod(&pod)
+        .filter(|pod| pod.uid == caller.uid)
+        .ok_or_else(not_an_agent)?;
+    context
+        .nodes()
+        .set_pod(&caller.pod, Some(pod.clone()), Instant::now());
+    Ok(pod.node)
+}
+
+/// What is remembered of an agent's pod; `None` if it stands nowhere or has finished.
+pub(crate) fn agent_pod(pod: &Pod) -> Option<AgentPod> {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    if matches!(phase, Some("Succeeded" | "Failed")) {
+        return None;
+    }
+    Some(AgentPod {
+        uid: pod.metadata.uid.clone()?,
+        node: pod.spec.as_ref()?.node_name.clone()?,
+    })
+}
+
+fn token(headers: &HeaderMap) -> Option<&str> {
+    let text = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = text.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+fn refused(service: &Service, denied: &Denied) -> Response {
+    service.context.metrics.report(false);
+    let code = match denied {
+        Denied::NoToken | Denied::NotAuthentic(_) => StatusCode::UNAUTHORIZED,
+        Denied::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::FORBIDDEN,
+    };
+    tracing::info!(reason = crate::told(denied), "a report is refused");
+    answer(code, &denied.to_string())
+}
+
+fn answer(code: StatusCode, message: &str) -> Response {
+    (code, axum::Json(json!({"error": message}))).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_found_behind_its_scheme() {
+        for (text, expected) in [
+            ("Bearer abc", Some("abc")),
+            ("bearer abc", Some("abc")),
+            ("Basic abc", None),
+            ("abc", None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::AUTHORIZATION, text.parse().unwrap());
+            assert_eq!(token(&headers), expected, "{text}");
+        }
+        assert_eq!(token(&HeaderMap::new()), None);
+    }
+
+    #[test]
+    fn a_finished_or_unscheduled_pod_speaks_for_no_node() {
+        let pod = |node: Option<&str>, phase: &str| -> Pod {
+            serde_json::from_value(json!({"metadata": {"name": "a", "uid": "u"},
+                "spec": {"containers": [], "nodeName": node}, "status": {"phase": phase}}))
+            .unwrap()
+        };
+        assert!(agent_pod(&pod(Some("n1"), "Running")).is_some());
+        assert!(agent_pod(&pod(Some("n1"), "Failed")).is_none());
+        assert!(agent_pod(&pod(None, "Pending")).is_none());
+    }
+}

@@ -1,0 +1,246 @@
+//! The status that a policy and its profile should have. No IO.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use varmor_common::policy::{
+    ArmorProfileStatus, NodeCondition, Phase, PolicyCondition, PolicyMode, PolicyStatus,
+};
+use varmor_common::report::ProfileState;
+
+use super::nodes::{Census, Tally};
+use crate::object::{Policy, Profile, ProfileKey};
+use crate::reasons;
+use crate::world::{Outcome, Problem};
+
+/// Nodes that an `ArmorProfile` lists; the rest is counted. Its status has to fit into one object.
+const LISTED: usize = 50;
+
+/// The status of an `ArmorProfile`. Times of conditions that say the same as before are kept.
+#[must_use]
+pub fn profile_status(
+    profile: &Profile,
+    tally: &Tally,
+    census: &Census,
+    now: Timestamp,
+) -> ArmorProfileStatus {
+    let old = profile
+        .status
+        .as_ref()
+        .map(|status| status.conditions.as_slice())
+        .unwrap_or_default();
+    let failed = tally.problems.iter().map(|(node, exception)| {
+        let reason = match exception.state {
+            ProfileState::Degraded => "Degraded",
+            ProfileState::Failed | ProfileState::Pending => "Failed",
+        };
+        (node.as_str(), reason, exception.message.clone())
+    });
+    let lost = census.lost.iter().map(|node| {
+        (
+            node.as_str(),
+            "Lost",
+            "the agent of this node does not report; what it enforces is not known".to_owned(),
+        )
+    });
+    let total = tally.problems.len() + census.lost.len();
+    let more = (total > LISTED).then(|| ("", "More", format!("and {} more nodes", total - LISTED)));
+    let conditions = failed
+        .chain(lost)
+        .take(LISTED)
+        .chain(more)
+        .map(|(node, reason, message)| node_condition(node, reason, message, old, now))
+        .collect();
+    ArmorProfileStatus {
+        desired_number_loaded: number(tally.desired),
+        current_number_loaded: number(tally.loaded),
+        conditions,
+        observed_generation: Some(profile.generation),
+    }
+}
+
+/// The status of a policy. `None` while its present generation has not been looked at: what is there is about an older
+/// one, and says so.
+#[must_use]
+pub fn policy_status(
+    policy: &Policy,
+    outcome: &Outcome,
+    profile: Option<(&Profile, &Tally)>,
+    census: &Census,
+    now: Timestamp,
+) -> Option<PolicyStatus> {
+    if (outcome.uid.as_str(), outcome.generation) != (policy.uid.as_str(), policy.generation) {
+        return None;
+    }
+    let ready = readiness(outcome, profile, census);
+    let phase = phase(
+        policy,
+        outcome,
+        profile.map(|(_, tally)| tally),
+        ready.0 == "True",
+    );
+    let problem = outcome.problem.as_ref();
+    let mut conditions = Vec::new();
+    let mut add = |kind: &str, (status, reason, message): Verdict| {
+        conditions.push(condition(policy, kind, status, reason, message));
+    };
+    add("Created", created(outcome, problem));
+    let has_updated = policy.status.conditions.iter().any(|one| one.kind == "Updated");
+    if outcome.profile.is_some() && (policy.generation > 1 || has_updated || problem.is_some()) {
+        add("Updated", updated(problem));
+    }
+    let is_ready = ready.0 == "True";
+    add("Ready", ready);
+    for condition in &mut conditions {
+        keep_time(condition, &policy.status.conditions, now);
+    }
+    Some(PolicyStatus {
+        profile_name: name(outcome, policy),
+        conditions,
+        ready: is_ready,
+        phase: Some(phase),
+        observed_generation: Some(policy.generation),
+    })
+}
+
+/// Status, reason and message.
+type Verdict = (&'static str, &'static str, String);
+
+fn created(outcome: &Outcome, problem: Option<&Problem>) -> Verdict {
+    match (&outcome.profile, problem) {
+        (Some(profile), _) => (
+            "True",
+            reasons::DONE,
+            format!("the ArmorProfile {profile} exists"),
+        ),
+        (None, Some(problem)) => ("False", problem.reason, problem.message.clone()),
+        (None, None) => (
+            "Unknown",
+            reasons::PROCESSING,
+            "the ArmorProfile is about to be written".to_owned(),
+        ),
+    }
+}
+
+fn updated(problem: Option<&Problem>) -> Verdict {
+    match problem {
+        Some(problem) => ("False", problem.reason, problem.message.clone()),
+        None => (
+            "True",
+            reasons::DONE,
+            "the ArmorProfile is as the policy says".to_owned(),
+        ),
+    }
+}
+
+fn readiness(outcome: &Outcome, profile: Option<(&Profile, &Tally)>, census: &Census) -> Verdict {
+    if let Some(problem) = &outcome.problem {
+        let in_force = match &outcome.profile {
+            Some(_) => "the last state that was accepted stays in force",
+            None => "nothing is in force",
+        };
+        return (
+            "False",
+            problem.reason,
+            format!("the policy is not in force as it is written; {in_force}"),
+        );
+    }
+    let Some((profile, tally)) = profile else {
+        return (
+            "False",
+            reasons::PROCESSING,
+            "the ArmorProfile is about to be written".to_owned(),
+        );
+    };
+    let key: &ProfileKey = &profile.key;
+    if !tally.problems.is_empty() {
+        let message =
+            format!("nodes cannot hold the profile as it is written; the ArmorProfile {key} names them");
+        return ("False", reasons::ERROR, message);
+    }
+    if tally.is_everywhere() {
+        return ("True", reasons::READY, "every node has the profile".to_owned());
+    }
+    if census.desired == 0 {
+        let message =
+            "no node has an agent, so nothing is enforced; look at the pods of the agent".to_owned();
+        return ("False", reasons::NO_NODES, message);
+    }
+    if !census.lost.is_empty() {
+        let message = format!("agents of nodes do not report; the ArmorProfile {key} names them");
+        return ("False", reasons::NODES_LOST, message);
+    }
+    // Without numbers: they change with each node, and the ArmorProfile has them.
+    let message = format!("nodes are loading the profile; the ArmorProfile {key} counts them");
+    ("False", reasons::PROCESSING, message)
+}
+
+fn phase(policy: &Policy, outcome: &Outcome, tally: Option<&Tally>, is_ready: bool) -> Phase {
+    let is_failed = outcome.problem.is_some() || tally.is_some_and(|tally| !tally.problems.is_empty());
+    let is_modeling = policy
+        .read
+        .as_ref()
+        .is_ok_and(|wish| wish.spec.policy.mode == PolicyMode::BehaviorModeling);
+    let is_same = policy.status.observed_generation == Some(policy.generation);
+    let was_protecting = is_same && policy.status.phase == Some(Phase::Protecting);
+    match () {
+        () if is_failed => Phase::Error,
+        () if is_modeling => Phase::Modeling,
+        () if is_ready || was_protecting => Phase::Protecting,
+        () => Phase::Pending,
+    }
+}
+
+fn name(outcome: &Outcome, policy: &Policy) -> String {
+    match &outcome.profile {
+        Some(profile) => profile.name.clone(),
+        None => policy.status.profile_name.clone(),
+    }
+}
+
+fn condition(policy: &Policy, kind: &str, status: &str, reason: &str, message: String) -> PolicyCondition {
+    PolicyCondition {
+        kind: kind.to_owned(),
+        status: status.to_owned(),
+        last_transition_time: None,
+        reason: Some(reason.to_owned()),
+        message: Some(message),
+        observed_generation: Some(policy.generation),
+    }
+}
+
+/// The time is when the status changed last, not when it was written last.
+fn keep_time(condition: &mut PolicyCondition, old: &[PolicyCondition], now: Timestamp) {
+    let same = old
+        .iter()
+        .find(|one| one.kind == condition.kind && one.status == condition.status);
+    let time = same.and_then(|one| one.last_transition_time.clone());
+    condition.last_transition_time = Some(time.unwrap_or(Time(now)));
+}
+
+fn node_condition(
+    node: &str,
+    reason: &str,
+    message: String,
+    old: &[NodeCondition],
+    now: Timestamp,
+) -> NodeCondition {
+    let same = old
+        .iter()
+        .find(|one| one.node_name == node && one.reason.as_deref() == Some(reason));
+    let time = same.and_then(|one| one.last_transition_time.clone());
+    NodeCondition {
+        kind: "Ready".to_owned(),
+        status: "False".to_owned(),
+        node_name: node.to_owned(),
+        last_transition_time: Some(time.unwrap_or(Time(now))),
+        reason: Some(reason.to_owned()),
+        message: Some(message),
+    }
+}
+
+fn number(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+mod tests;

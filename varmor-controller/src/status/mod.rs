@@ -1,0 +1,9 @@
+//! What the nodes say becomes the status of policies and profiles.
+
+mod judge;
+mod nodes;
+mod write;
+
+pub use judge::{policy_status, profile_status};
+pub use nodes::{AgentPod, Census, Exception, Nodes, Tally};
+pub use write::run;

@@ -1,0 +1,326 @@
+//! Writes statuses: what differs, in batches, the readiness of policies first.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use futures_util::{StreamExt as _, stream};
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Api, Patch, PatchParams};
+use kube::core::DynamicObject;
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use serde_json::{Value, json};
+use varmor_common::policy::{ArmorProfileStatus, PolicyStatus};
+
+use super::judge::{policy_status, profile_status};
+use crate::MANAGER;
+use crate::context::Context;
+use crate::object::{API_VERSION, PolicyKey, Profile, ProfileKey};
+
+/// The field manager of statuses; apart from that of the objects, since what a manager stops naming goes.
+const STATUS_MANAGER: &str = "varmor-controller/status";
+
+/// Writes in one window. A node that comes or goes changes the numbers of every profile; they are told one after the
+/// other, which is better than to keep the API server from its other work.
+const AT_ONCE: usize = 200;
+
+/// Writes at the same time.
+const PARALLEL: usize = 8;
+
+/// Without any news: silence becomes loss with time alone.
+const LOOK_ANYWAY: Duration = Duration::from_secs(10);
+
+/// After a write that failed; doubled each time, to five minutes.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// One status to be written.
+enum Job {
+    Policy {
+        key: PolicyKey,
+        uid: String,
+        status: Box<PolicyStatus>,
+        event: Option<Box<Event>>,
+    },
+    Profile {
+        key: ProfileKey,
+        uid: String,
+        status: Box<ArmorProfileStatus>,
+    },
+}
+
+/// What a write is about: uid of the object.
+type Failures = HashMap<String, (u32, Instant)>;
+
+/// Runs until the future is dropped.
+pub async fn run(context: &Context) {
+    let reporter = Reporter {
+        controller: MANAGER.to_owned(),
+        instance: Some(context.settings.pod_name.clone()),
+    };
+    let recorder = Recorder::new(context.client.clone(), reporter);
+    let mut failures = Failures::new();
+    let mut seen = (0, 0);
+    let mut looked = None::<Instant>;
+    loop {
+        tokio::time::sleep(window(context)).await;
+        let versions = (context.world().version(), context.nodes().version());
+        context.metrics.pulse("the status writer");
+        if versions == seen && looked.is_some_and(|at| at.elapsed() < LOOK_ANYWAY) {
+            continue;
+        }
+        let now = Instant::now();
+        let (jobs, is_more) = plan(context, &failures, now);
+        let results: Vec<(Job, Result<(), kube::Error>)> = stream::iter(jobs)
+            .map(|job| async move {
+                let result = write(context, &job).await;
+                (job, result)
+            })
+            .buffer_unordered(PARALLEL)
+            .collect()
+            .await;
+        let mut is_complete = !is_more;
+        for (job, result) in results {
+            is_complete &= result.is_ok();
+            settle(context, &recorder, &mut failures, job, result).await;
+        }
+        // Our own changes to the table are no news, what came while we wrote is.
+        seen = if is_complete { versions } else { (0, 0) };
+        looked = Some(now);
+        context.nodes().sweep(now);
+        // Objects that went are forgotten with the time of their next try.
+        failures.retain(|_, (_, next)| now.saturating_duration_since(*next) < Duration::from_secs(600));
+    }
+}
+
+/// Longer with more nodes: each report may change every number.
+fn window(context: &Context) -> Duration {
+    let nodes = context.nodes().pods().count();
+    let quick = cfg!(test).then_some(Duration::from_millis(200));
+    quick.unwrap_or(Duration::from_secs(match nodes {
+        0..100 => 2,
+        100..1000 => 3,
+        1000..5000 => 5,
+        _ => 10,
+    }))
+}
+
+/// What differs, and whether there is more than fits into one window.
+fn plan(context: &Context, failures: &Failures, now: Instant) -> (Vec<Job>, bool) {
+    let world = context.world();
+    let nodes = context.nodes();
+    let census = nodes.census(now);
+    let time = Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_else(|_| Timestamp::now());
+    let is_waiting = |uid: &str| failures.get(uid).is_some_and(|(_, next)| *next > now);
+    let (mut first, mut then) = (Vec::new(), Vec::new());
+    let tally =
+        |profile: &Profile| nodes.tally(&census, &profile.uid, profile.generation, profile.spec_version);
+    for policy in world.policies().filter(|policy| !is_waiting(&policy.uid)) {
+        let Some(outcome) = world.outcome(&policy.key) else {
+            continue;
+        };
+        let profile = outcome.profile.as_ref().and_then(|key| world.profile(key));
+        let known = profile.map(|profile| (profile, tally(profile)));
+        let known = known.as_ref().map(|(profile, tally)| (*profile, tally));
+        let Some(status) = policy_status(policy, outcome, known, &census, time) else {
+            continue;
+        };
+        if status != policy.status {
+            first.push(Job::Policy {
+                key: policy.key.clone(),
+                uid: policy.uid.clone(),
+                event: event(&policy.status, &status).map(Box::new),
+                status: Box::new(status),
+            });
+        }
+    }
+    for profile in world
+        .profiles()
+        .filter(|profile| profile.owner.is_some() && !is_waiting(&profile.uid))
+    {
+        let status = profile_status(profile, &tally(profile), &census, time);
+        if profile.status.as_ref() != Some(&status) {
+            then.push(Job::Profile {
+                key: profile.key.clone(),
+                uid: profile.uid.clone(),
+                status: Box::new(status),
+            });
+        }
+    }
+    let is_more = first.len() + then.len() > AT_ONCE;
+    first.extend(then);
+    first.truncate(AT_ONCE);
+    (first, is_more)
+}
+
+async fn write(context: &Context, job: &Job) -> Result<(), kube::Error> {
+    let client = context.client.clone();
+    let (api, kind, name, uid, status): (Api<DynamicObject>, &str, &str, &str, Value) = match job {
+        Job::Policy { key, uid, status, .. } => {
+            let api = match &key.namespace {
+                Some(namespace) => Api::namespaced_with(client, namespace, &key.resource()),
+                None => Api::all_with(client, &key.resource()),
+            };
+            (api, key.kind(), &key.name, uid, json!(status))
+        }
+        Job::Profile { key, uid, status } => {
+            let api = Api::namespaced_with(client, &key.namespace, &Profile::resource());
+            (api, "ArmorProfile", &key.name, uid, json!(status))
+        }
+    };
+    let object = json!({
+        "apiVersion": API_VERSION,
+        "kind": kind,
+        "metadata": {"name": name, "uid": uid},
+        "status": status,
+    });
+    let params = PatchParams::apply(STATUS_MANAGER).force();
+    let written = api.patch_status(name, &params, &Patch::Apply(object)).await;
+    context.metrics.status_write(written.is_ok());
+    written.map(|_| ())
+}
+
+async fn settle(
+    context: &Context,
+    recorder: &Recorder,
+    failures: &mut Failures,
+    job: Job,
+    result: Result<(), kube::Error>,
+) {
+    let (uid, name) = match &job {
+        Job::Policy { key, uid, .. } => (uid.clone(), key.to_string()),
+        Job::Profile { key, uid, .. } => (uid.clone(), format!("ArmorProfile {key}")),
+    };
+    if let Err(error) = result {
+        // Gone, or another object by now: the watch will tell.
+        let is_over =
+            matches!(&error, kube::Error::Api(status) if status.is_not_found() || status.is_conflict());
+        let (count, next) = failures.entry(uid).or_insert((0, Instant::now()));
+        *count += 1;
+        *next = Instant::now() + PAUSE * (1 << (*count).min(7));
+        if !is_over {
+            tracing::warn!(
+                object = name,
+                error = crate::told(&error),
+                "cannot write the status; it is tried again"
+            );
+        }
+        return;
+    }
+    failures.remove(&uid);
+    match job {
+        Job::Policy {
+            key,
+            uid,
+            status,
+            event,
+        } => {
+            context.world().set_policy_status(&key, &uid, *status);
+            if let Some(event) = event {
+                let reference = reference(&key, &uid, &context.settings.namespace);
+                if let Err(error) = recorder.publish(&event, &reference).await {
+                    tracing::debug!(policy = %key, error = crate::told(&error), "cannot write an Event");
+                }
+            }
+        }
+        Job::Profile { key, uid, status } => context.world().set_profile_status(&key, &uid, *status),
+    }
+}
+
+/// What is worth an Event: readiness that came or went, and another problem than before.
+fn event(old: &PolicyStatus, new: &PolicyStatus) -> Option<Event> {
+    let of = |status: &PolicyStatus, kind: &str| {
+        let found = status.conditions.iter().find(|one| one.kind == kind);
+        found.map(|one| (one.status.clone(), one.reason.clone(), one.message.clone()))
+    };
+    let failed = ["Created", "Updated"]
+        .into_iter()
+        .find(|kind| of(new, kind).is_some_and(|one| one.0 == "False") && of(new, kind) != of(old, kind));
+    let (kind, is_good) = match failed {
+        Some(kind) => (kind, false),
+        None if new.ready && !old.ready => ("Ready", true),
+        // The first look at a policy that nodes have yet to load is no event.
+        None if of(new, "Ready").map(|one| one.1) != of(old, "Ready").map(|one| one.1)
+            && new.phase == Some(varmor_common::policy::Phase::Error)
+            || (old.ready && !new.ready) =>
+        {
+            ("Ready", false)
+        }
+        None => return None,
+    };
+    let (_, reason, message) = of(new, kind)?;
+    Some(Event {
+        type_: if is_good {
+            EventType::Normal
+        } else {
+            EventType::Warning
+        },
+        reason: reason.unwrap_or_default(),
+        note: message.map(|message| message.chars().take(1000).collect()),
+        action: "Reconcile".to_owned(),
+        secondary: None,
+    })
+}
+
+/// Events of cluster policies are written into the namespace of the controller, which must be allowed to.
+fn reference(key: &PolicyKey, uid: &str, own_namespace: &str) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(API_VERSION.to_owned()),
+        kind: Some(key.kind().to_owned()),
+        name: Some(key.name.clone()),
+        namespace: Some(key.namespace.clone().unwrap_or_else(|| own_namespace.to_owned())),
+        uid: Some(uid.to_owned()),
+        ..ObjectReference::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use varmor_common::policy::{Phase, PolicyCondition};
+
+    use super::*;
+
+    fn status(ready: bool, phase: Phase, conditions: &[(&str, &str, &str)]) -> PolicyStatus {
+        PolicyStatus {
+            ready,
+            phase: Some(phase),
+            conditions: conditions
+                .iter()
+                .map(|(kind, status, reason)| PolicyCondition {
+                    kind: (*kind).to_owned(),
+                    status: (*status).to_owned(),
+                    last_transition_time: None,
+                    reason: Some((*reason).to_owned()),
+                    message: Some("m".to_owned()),
+                    observed_generation: None,
+                })
+                .collect(),
+            ..PolicyStatus::default()
+        }
+    }
+
+    #[test]
+    fn events_tell_transitions_only() {
+        let pending = status(
+            false,
+            Phase::Pending,
+            &[("Created", "True", "Done"), ("Ready", "False", "Processing")],
+        );
+        let good = status(
+            true,
+            Phase::Protecting,
+            &[("Created", "True", "Done"), ("Ready", "True", "AllAgentsReady")],
+        );
+        let refused = status(
+            false,
+            Phase::Error,
+            &[("Updated", "False", "Forbidden"), ("Ready", "False", "Forbidden")],
+        );
+        let reason = |old: &PolicyStatus, new: &PolicyStatus| event(old, new).map(|event| event.reason);
+        assert_eq!(reason(&PolicyStatus::default(), &pending), None);
+        assert_eq!(reason(&pending, &good).as_deref(), Some("AllAgentsReady"));
+        assert_eq!(reason(&good, &good), None);
+        assert_eq!(reason(&good, &refused).as_deref(), Some("Forbidden"));
+        assert_eq!(reason(&refused, &refused), None);
+        assert_eq!(reason(&good, &pending).as_deref(), Some("Processing"));
+    }
+}
