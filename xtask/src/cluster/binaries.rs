@@ -11,7 +11,7 @@ use super::go::Go;
 use crate::{progress::Progress, workspace};
 
 /// The version of Kubernetes.
-pub(super) const KUBERNETES: &str = "v1.34.4";
+pub(crate) const KUBERNETES: &str = "v1.34.4";
 /// The same release of the libraries that Kubernetes keeps in its own repository.
 const STAGING: &str = "v0.34.4";
 const HELM: &str = "v3.19.4";
@@ -65,7 +65,7 @@ const PROGRAMS: [Program; 8] = [
     Program {
         name: "coredns",
         module: Module::Dns,
-        package: "lab.invalid/dns",
+        package: "lab.invalid/coredns",
     },
 ];
 
@@ -92,9 +92,18 @@ impl Binaries {
     }
 }
 
+/// Where a program is, or will be.
+pub(super) fn place(name: &str) -> PathBuf {
+    base().join("bin").join(name)
+}
+
+fn base() -> PathBuf {
+    workspace::cache().join(format!("kubernetes-{KUBERNETES}"))
+}
+
 /// The programs, built first where they are not there yet.
 pub(super) fn ready() -> Result<Binaries> {
-    let base = workspace::cache().join(format!("kubernetes-{KUBERNETES}"));
+    let base = base();
     let binaries = Binaries {
         folder: base.join("bin"),
     };
@@ -118,7 +127,7 @@ pub(super) fn ready() -> Result<Binaries> {
     let mut progress = Progress::new("programs of the cluster", modules.len() + missing.len());
     let built = (|| -> Result<()> {
         for module in modules {
-            let folder = scratch.join(module.name());
+            let folder = module.folder_in(&scratch);
             progress.step(
                 &format!("the modules of {} {}", module.name(), module.version()),
                 || module.prepare(&go, &folder),
@@ -164,7 +173,7 @@ impl Module {
         let file = module_file(go, requirement, self.version())?;
         let text = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
         let content = write_module(
-            &format!("lab.invalid/{}", self.folder()),
+            &format!("lab.invalid/{}", self.name()),
             requirement,
             self.version(),
             &text,
@@ -189,11 +198,9 @@ impl Module {
             .run()
     }
 
-    fn folder(self) -> &'static str {
-        match self {
-            Self::Dns => "dns",
-            other => other.name(),
-        }
+    /// Apart from the programs, of which one has the module's name.
+    fn folder_in(self, scratch: &Path) -> PathBuf {
+        scratch.join("modules").join(self.name())
     }
 
     /// What the linker writes into the program, so that `--version` tells the truth.
@@ -227,7 +234,7 @@ fn build(go: &Go, program: Program, scratch: &Path, base: &Path) -> Result<()> {
         .arg(format!("-s -w{}", program.module.settings()))
         .arg("-o")
         .args([fresh.as_os_str(), program.package.as_ref()])
-        .dir(&scratch.join(program.module.name()))
+        .dir(&program.module.folder_in(scratch))
         .run()?;
     let finished = base.join("bin").join(program.name);
     fs::rename(&fresh, &finished).with_context(|| format!("rename to {}", finished.display()))?;

@@ -101,7 +101,6 @@ impl ControlPlane {
     }
 }
 
-/// A cluster for tests: its data need not survive a loss of power.
 fn etcd_arguments(ports: &Ports) -> Vec<String> {
     let client = format!("http://127.0.0.1:{}", ports.etcd);
     let peer = format!("http://127.0.0.1:{}", ports.etcd_peer);
@@ -112,7 +111,6 @@ fn etcd_arguments(ports: &Ports) -> Vec<String> {
         format!("--listen-peer-urls={peer}"),
         format!("--initial-advertise-peer-urls={peer}"),
         format!("--initial-cluster=default={peer}"),
-        "--unsafe-no-fsync".to_owned(),
     ]
     .into()
 }

@@ -38,6 +38,16 @@ pub(super) struct Options {
     pub(super) mem: u32,
 }
 
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            nodes: 1,
+            kernel: Series::V6_12,
+            mem: 4096,
+        }
+    }
+}
+
 /// Programs and images that a cluster is made of.
 pub(super) struct Parts {
     pub(super) binaries: Binaries,

@@ -27,6 +27,7 @@ use nix::{
     unistd::Pid,
 };
 
+pub(crate) use self::binaries::KUBERNETES;
 use self::{
     lab::{Lab, Options},
     place::Process,
@@ -72,6 +73,16 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// Runs every case; how many passed and failed.
+pub(crate) fn suite() -> Result<(u64, u64)> {
+    test::suite()
+}
+
+/// helm, if it was built already.
+pub(crate) fn helm() -> Option<std::path::PathBuf> {
+    Some(binaries::place("helm")).filter(|program| program.is_file())
 }
 
 fn up(options: Options) -> Result<ExitCode> {

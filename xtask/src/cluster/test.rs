@@ -37,12 +37,6 @@ struct Ended {
     seconds: f64,
 }
 
-/// How many cases passed and failed.
-pub(crate) struct Counted {
-    pub(crate) passed: u64,
-    pub(crate) failed: u64,
-}
-
 pub(super) fn command(args: &Args) -> Result<ExitCode> {
     if args.list {
         for case in cases::ALL {
@@ -50,16 +44,22 @@ pub(super) fn command(args: &Args) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let counted = run(&args.only, args.options)?;
-    println!("{} passed, {} failed", counted.passed, counted.failed);
-    Ok(if counted.failed == 0 {
+    let (passed, failed) = run(&args.only, args.options)?;
+    println!("{passed} passed, {failed} failed");
+    Ok(if failed == 0 {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
 }
 
-fn run(only: &[String], options: Options) -> Result<Counted> {
+/// Every case in a cluster as it is by default.
+pub(super) fn suite() -> Result<(u64, u64)> {
+    run(&[], Options::default())
+}
+
+/// How many cases passed and failed.
+fn run(only: &[String], options: Options) -> Result<(u64, u64)> {
     let chosen = choose(only)?;
     let parts = lab::prepare()?;
     let kubectl = Kubectl::admin(&parts.binaries);
@@ -90,10 +90,7 @@ fn run(only: &[String], options: Options) -> Result<Counted> {
         bail!("a part of the cluster ended; what it said is above");
     }
     let passed = results.iter().filter(|result| result.passed).count() as u64;
-    Ok(Counted {
-        passed,
-        failed: results.len() as u64 - passed,
-    })
+    Ok((passed, results.len() as u64 - passed))
 }
 
 /// The cases in their order, with those that the named ones need.

@@ -12,7 +12,10 @@ use std::{
     path::PathBuf,
     process::ExitCode,
     str::FromStr,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -24,6 +27,9 @@ use crate::{
     kernel::{Kernel, Series},
     progress, tools, workspace,
 };
+
+/// Guests that this process has started.
+static STARTED: AtomicU32 = AtomicU32::new(0);
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -170,7 +176,9 @@ impl Guest {
         } else {
             Vec::new()
         };
-        let scratch = workspace::Scratch::new(&format!("vm-{}-{}", self.kernel, accel.name()))?;
+        // One process may run several guests.
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let scratch = workspace::Scratch::new(&format!("vm-{}-{}-{number}", self.kernel, accel.name()))?;
         let initrd = scratch.path().join("initrd");
         let base = initramfs::base(&kernel, self.rootfs)?;
         let mut file = fs::File::create(&initrd).context("create the initrd")?;

@@ -139,14 +139,28 @@ impl Session {
                 command.join(" ")
             );
         }
-        let refused = ["Operation not permitted", "Permission denied", "EPERM", "EACCES"];
-        if !refused.iter().any(|words| all.contains(words)) {
+        let refused = ["operation not permitted", "permission denied"];
+        if !refused.iter().any(|words| all.to_lowercase().contains(words)) {
             bail!(
                 "`{}` in {namespace}/{what} failed, but was not refused: {all}",
                 command.join(" ")
             );
         }
         Ok(())
+    }
+
+    /// Runs a command beside a node's own processes, with its files at `/host`; its failure is an answer.
+    pub(super) fn on_node(&self, node: &str, command: &[&str]) -> Result<Said> {
+        let namespace = "lab-node";
+        let name = format!("look-at-{node}");
+        if self.object(&["pod", &name, "--namespace", namespace])?.is_none() {
+            let namespaces =
+                format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {namespace}}}\n---\n");
+            self.kubectl
+                .apply(&(namespaces + &node_pod(&name, namespace, node)))?;
+        }
+        self.ready(namespace, &format!("app={name}"))?;
+        self.exec(namespace, &name, command)
     }
 
     /// An object as JSON; none if there is none.
@@ -206,4 +220,16 @@ impl Session {
         }
         println!("---");
     }
+}
+
+/// A pod that sees what a node sees.
+fn node_pod(name: &str, namespace: &str, node: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: {namespace}, labels: {{app: {name}}}}}\n\
+         spec:\n  nodeName: {node}\n  hostPID: true\n  terminationGracePeriodSeconds: 0\n  tolerations: [{{operator: Exists}}]\n\
+         \x20 automountServiceAccountToken: false\n  containers:\n  - name: main\n    image: {IMAGE}\n    imagePullPolicy: Never\n\
+         \x20   command: [sleep, '1000000']\n    securityContext: {{privileged: true}}\n\
+         \x20   volumeMounts: [{{name: host, mountPath: /host, mountPropagation: HostToContainer}}]\n\
+         \x20 volumes: [{{name: host, hostPath: {{path: /}}}}]\n"
+    )
 }
