@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::{
-    bpf, build, codegen,
+    bpf, build, cluster, codegen,
     process::Run,
     progress::Progress,
     tidy,
@@ -26,13 +26,14 @@ enum Outcome {
 
 pub(crate) fn command(_: &Args) -> Result<ExitCode> {
     tools::need(tools::PROGRAMS)?;
-    let checks: [(&str, Check); 6] = [
+    let checks: [(&str, Check); 7] = [
         ("format", format),
         ("house rules", house_rules),
         ("clippy, workspace", clippy_workspace),
         ("clippy, eBPF", clippy_bpf),
         ("licences and duplicates", deny),
         ("generated files", generated),
+        ("chart", chart),
     ];
     let mut progress = Progress::new("lint", checks.len());
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
@@ -113,4 +114,24 @@ fn generated() -> Result<Outcome> {
         println!("{name} is not up to date; run `cargo xtask codegen`");
     }
     Ok(from(differing.is_empty()))
+}
+
+/// helm is a program of the cluster lab; building it for a lint would take minutes.
+fn chart() -> Result<Outcome> {
+    let Some(helm) = cluster::helm() else {
+        return Ok(Outcome::Skipped(
+            "there is no helm (`cargo xtask cluster binaries` builds it)",
+        ));
+    };
+    let folder = crate::workspace::root().join("charts/varmor");
+    let lint = Run::new("helm-lint", &helm)
+        .args(["lint", "--strict"])
+        .arg(&folder)
+        .status()?;
+    let template = Run::new("helm-template", &helm)
+        .args(["template", "varmor", "--namespace", "varmor"])
+        .args(["--kube-version", cluster::KUBERNETES])
+        .arg(&folder)
+        .status()?;
+    Ok(from(lint && template))
 }

@@ -9,16 +9,20 @@ mod battery;
 mod bench;
 mod bpf;
 mod build;
+mod cluster;
 mod codegen;
 mod cpio;
 mod demo;
 mod fuzz;
 mod image;
+mod images;
 mod kernel;
 mod lint;
 mod nginx;
+mod oci;
 mod process;
 mod progress;
+mod sbom;
 mod setup;
 mod test;
 mod tidy;
@@ -44,6 +48,10 @@ enum Command {
     Demo(demo::Args),
     /// Tries every case of the threat catalogue on every kernel
     Battery(battery::Args),
+    /// Writes the container images as OCI archives
+    Image(images::Args),
+    /// A real Kubernetes: control plane on this machine, nodes in guests
+    Cluster(cluster::Args),
     /// Runs the tests
     Test(test::Args),
     /// Feeds generated input to the parsers and the matcher
@@ -63,6 +71,8 @@ fn main() -> ExitCode {
         Command::Vm(args) => vm::command(&args),
         Command::Demo(args) => demo::command(&args),
         Command::Battery(args) => battery::command(&args),
+        Command::Image(args) => images::command(&args),
+        Command::Cluster(args) => cluster::command(&args),
         Command::Test(args) => Ok(test::command(&args)),
         Command::Fuzz(args) => fuzz::command(&args),
         Command::Bench(args) => bench::command(&args),

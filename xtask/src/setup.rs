@@ -29,6 +29,8 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
         tools::GUEST,
         tools::CONTAINER_GUEST,
         tools::APPARMOR,
+        tools::CLUSTER,
+        tools::IMAGES,
     ];
     let mut seen = BTreeSet::new();
     let all: Vec<Tool> = groups

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use crate::{
     bpf,
     build::{self, Profile},
-    demo, image,
+    cluster, demo, image,
     kernel::Series,
     nginx, process, progress, tools,
     vm::{Guest, Share},
@@ -25,7 +25,7 @@ use crate::{
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only these suites [default: all but agree, life, model, node and rules, which take long]
+    /// Only these suites [default: all but agree, cluster, life, model, node and rules, which take long]
     #[arg(long)]
     suite: Vec<Suite>,
     /// Only these kernels for the guest suite [default: all]
@@ -63,6 +63,8 @@ enum Suite {
     Node,
     /// The demo: real containers, with and without a policy
     Demo,
+    /// A real Kubernetes with the chart: every kind of workload, enforcer and change
+    Cluster,
 }
 
 /// How many cases ended how.
@@ -87,7 +89,7 @@ pub(crate) fn command(args: &Args) -> ExitCode {
         all.filter(|suite| {
             !matches!(
                 suite,
-                Suite::Agree | Suite::Life | Suite::Model | Suite::Node | Suite::Rules
+                Suite::Agree | Suite::Cluster | Suite::Life | Suite::Model | Suite::Node | Suite::Rules
             )
         })
         .collect()
@@ -126,6 +128,7 @@ pub(crate) fn command(args: &Args) -> ExitCode {
             Suite::Agent => agent(),
             Suite::Node => node(args.full),
             Suite::Demo => demo_suite(),
+            Suite::Cluster => cluster_suite(),
         };
         // A suite that cannot run is a failure, and the others still run.
         let counts = counts.unwrap_or_else(|error| {
@@ -445,6 +448,15 @@ fn agent() -> Result<Counts> {
     let guest = demo::without_bpf_guest(Series::V6_1)?;
     counts += progress::timed("guest without BPF LSM", || guest_suite(&guest))?;
     Ok(counts)
+}
+
+fn cluster_suite() -> Result<Counts> {
+    let (passed, failed) = cluster::suite()?;
+    Ok(Counts {
+        passed,
+        failed,
+        skipped: 0,
+    })
 }
 
 fn demo_suite() -> Result<Counts> {

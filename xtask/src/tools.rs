@@ -92,6 +92,14 @@ const APPARMOR_PARSER: Tool = apt(
     Probe::Runs(&["apparmor_parser", "--version"]),
     "apparmor",
 );
+const OPENSSL: Tool = apt(
+    "openssl",
+    "keys of a cluster",
+    Probe::Runs(&["openssl", "version"]),
+    "openssl",
+);
+const GZIP: Tool = apt("gzip", "images", Probe::Runs(&["gzip", "--version"]), "gzip");
+const PS: Tool = apt("ps", "ending a cluster", Probe::Runs(&["ps"]), "procps");
 const CC: Tool = apt(
     "cc",
     "linking",
@@ -145,6 +153,10 @@ const BPF_LINKER: Tool = Tool {
 pub(crate) const GUEST: &[Tool] = &[QEMU, BUSYBOX, XZ, ZSTD, DEPMOD, SETPRIV];
 /// What a guest with containers needs besides.
 pub(crate) const CONTAINER_GUEST: &[Tool] = &[MMDEBSTRAP, MKE2FS];
+/// What a cluster needs besides.
+pub(crate) const CLUSTER: &[Tool] = &[OPENSSL, PS];
+/// What the images of the product need besides.
+pub(crate) const IMAGES: &[Tool] = &[GZIP];
 /// What benchmarks need besides.
 pub(crate) const APPARMOR: &[Tool] = &[APPARMOR_PARSER];
 /// What the programs of the host need.

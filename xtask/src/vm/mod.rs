@@ -12,6 +12,10 @@ use std::{
     path::PathBuf,
     process::ExitCode,
     str::FromStr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -23,6 +27,9 @@ use crate::{
     kernel::{Kernel, Series},
     progress, tools, workspace,
 };
+
+/// Guests that this process has started.
+static STARTED: AtomicU32 = AtomicU32::new(0);
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -102,6 +109,27 @@ pub(crate) struct Guest {
     pub(crate) command: Vec<String>,
     /// What the command leaves in `/vm/out` arrives here as a tar archive.
     pub(crate) results: Option<PathBuf>,
+    /// Ports of this machine's loopback that lead to ports of a guest with containers.
+    pub(crate) forwards: Vec<Forward>,
+    /// A cable to another guest.
+    pub(crate) cable: Option<Cable>,
+    /// Ends the guest once it is true.
+    pub(crate) stop: Arc<AtomicBool>,
+}
+
+/// A port of this machine's loopback that leads to a port of the guest.
+#[derive(Clone, Copy)]
+pub(crate) struct Forward {
+    pub(crate) host: u16,
+    pub(crate) guest: u16,
+}
+
+/// One end of a network cable between two guests; it is this port of the machine's loopback.
+#[derive(Clone, Copy)]
+pub(crate) enum Cable {
+    /// The guest that starts first.
+    Listens(u16),
+    Connects(u16),
 }
 
 impl Guest {
@@ -118,6 +146,9 @@ impl Guest {
             timeout: Duration::from_mins(30),
             command: command.into_iter().map(Into::into).collect(),
             results: None,
+            forwards: Vec::new(),
+            cable: None,
+            stop: Arc::default(),
         }
     }
 
@@ -145,7 +176,9 @@ impl Guest {
         } else {
             Vec::new()
         };
-        let scratch = workspace::Scratch::new(&format!("vm-{}-{}", self.kernel, accel.name()))?;
+        // One process may run several guests.
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let scratch = workspace::Scratch::new(&format!("vm-{}-{}-{number}", self.kernel, accel.name()))?;
         let initrd = scratch.path().join("initrd");
         let base = initramfs::base(&kernel, self.rootfs)?;
         let mut file = fs::File::create(&initrd).context("create the initrd")?;

@@ -5,14 +5,17 @@ use std::{
     io::Read,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    sync::{
+        atomic::Ordering,
+        mpsc::{self, Receiver, RecvTimeoutError},
+    },
     thread,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
 
-use super::{Guest, accel::Accel};
+use super::{Cable, Forward, Guest, accel::Accel};
 use crate::{kernel::Kernel, process, workspace};
 
 /// The LSMs that varmor works with; kernels before 6.1 do not start `bpf` unless asked to.
@@ -94,6 +97,9 @@ impl Machine<'_> {
             }
             if child.0.try_wait().context("wait for QEMU")?.is_some() {
                 break;
+            }
+            if self.guest.stop.load(Ordering::Relaxed) {
+                bail!("guest {} was stopped", self.kernel.release);
             }
             if start.elapsed() > self.guest.timeout {
                 let log = process::tail(&console, 30);
@@ -190,14 +196,26 @@ impl Machine<'_> {
             ]);
         }
         if guest.rootfs {
+            let mut network = "user,id=net".to_owned();
+            for Forward { host, guest } in &guest.forwards {
+                network = format!("{network},hostfwd=tcp:127.0.0.1:{host}-10.0.2.15:{guest}");
+            }
             command.args([
                 "-netdev",
-                "user,id=net",
+                &network,
                 "-device",
                 "virtio-net-pci,netdev=net",
                 "-device",
                 "virtio-rng-pci",
             ]);
+        }
+        if let Some(cable) = guest.cable {
+            let (end, mac) = match cable {
+                Cable::Listens(port) => (format!("listen=127.0.0.1:{port}"), "52:54:00:00:00:01"),
+                Cable::Connects(port) => (format!("connect=127.0.0.1:{port}"), "52:54:00:00:00:02"),
+            };
+            command.args(["-netdev", &format!("socket,id=cable,{end}")]);
+            command.args(["-device", &format!("virtio-net-pci,netdev=cable,mac={mac}")]);
         }
         command
     }

@@ -15,6 +15,7 @@ mod limits;
 mod line;
 mod model;
 mod node;
+mod proxy;
 mod rules;
 mod suites;
 
@@ -54,6 +55,8 @@ enum Command {
     Model(model::Args),
     /// Puts the agent to the tests of a service
     Node(node::Args),
+    /// Connects the API server of a cluster with the network inside a guest
+    Proxy(proxy::Args),
     /// Does nothing until it is killed (the first process of the demo's containers)
     Wait,
 }
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         Command::Rules(args) => rules::command(&args),
         Command::Model(args) => model::command(&args),
         Command::Node(args) => node::command(&args),
+        Command::Proxy(args) => proxy::command(&args),
         Command::Wait => loop {
             std::thread::park();
         },
