@@ -15,7 +15,7 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
-use varmor_common::policy::{ArmorProfileModel, TargetKind};
+use varmor_common::policy::ArmorProfileModel;
 
 use crate::context::Context;
 use crate::egress;
@@ -27,7 +27,7 @@ use crate::world::Needs;
 /// Objects in one answer of the API server.
 const PAGE: u32 = 500;
 
-/// Watches everything that is always needed; never ends. `synced` gets one message for each table that is complete.
+/// Watches everything that is always needed; never ends. `synced` counts the tables that are complete.
 pub async fn run(context: &Context, synced: watch::Sender<u32>) {
     let done = || synced.send_modify(|count| *count += 1);
     let client = || context.client.clone();
@@ -43,8 +43,7 @@ pub async fn run(context: &Context, synced: watch::Sender<u32>) {
     .resource();
     let agents = watcher::Config::default().labels(&context.settings.agent_selector);
     let all = watcher::Config::default;
-    let workloads = |kind: TargetKind| {
-        let kind = workload::kind_name(kind).expect("Pods have no watch of their own");
+    let workloads = |kind: &'static str| {
         let api: Api<WorkloadObject> = Api::all_with(client(), &workload::resource(kind));
         follow(context, api, all(), WorkloadTable { context, kind }, done)
     };
@@ -84,9 +83,9 @@ pub async fn run(context: &Context, synced: watch::Sender<u32>) {
             done
         ),
         follow(context, Api::all(client()), all(), ModelTable { context }, done),
-        workloads(TargetKind::Deployment),
-        workloads(TargetKind::StatefulSet),
-        workloads(TargetKind::DaemonSet),
+        workloads("Deployment"),
+        workloads("StatefulSet"),
+        workloads("DaemonSet"),
         on_demand(
             context,
             |needs| needs.services,
@@ -358,7 +357,7 @@ impl Table for WorkloadTable<'_> {
 
     fn set(&mut self, object: WorkloadObject) -> Option<WorkloadKey> {
         let (key, workload) = workload::read(self.kind, object)?;
-        let policies = self.context.world().set_workload(key.clone(), Some(workload));
+        let policies = self.context.world().set_workload(&key, Some(workload));
         self.context.queue.extend(policies);
         Some(key)
     }
@@ -372,7 +371,7 @@ impl Table for WorkloadTable<'_> {
     }
 
     fn remove(&mut self, key: &WorkloadKey) {
-        let policies = self.context.world().set_workload(key.clone(), None);
+        let policies = self.context.world().set_workload(key, None);
         self.context.queue.extend(policies);
     }
 
@@ -397,9 +396,11 @@ impl Table for AgentTable<'_> {
 
     fn set(&mut self, object: Pod) -> Option<String> {
         let name = object.name_any();
-        self.context
-            .nodes()
-            .set_pod(&name, agent_pod(&object), Instant::now());
+        self.context.nodes().set_pod(
+            &name,
+            agent_pod(&object, &self.context.settings.agent_service_account),
+            Instant::now(),
+        );
         Some(name)
     }
 

@@ -139,10 +139,10 @@ impl World {
     }
 
     /// A workload came, changed or went; the policies that mean it now or meant it before.
-    pub fn set_workload(&mut self, key: WorkloadKey, workload: Option<Workload>) -> Vec<PolicyKey> {
+    pub fn set_workload(&mut self, key: &WorkloadKey, workload: Option<Workload>) -> Vec<PolicyKey> {
         let versions: Vec<Workload> = self
             .workloads
-            .get(&key)
+            .get(key)
             .cloned()
             .into_iter()
             .chain(workload.clone())
@@ -155,7 +155,7 @@ impl World {
             let namespace = policy.key.namespace.as_deref();
             versions
                 .iter()
-                .any(|one| workload::is_for(namespace, &wish.spec.target, &key, &one.labels))
+                .any(|one| workload::is_for(namespace, &wish.spec.target, key, &one.labels))
         };
         self.policies
             .values()

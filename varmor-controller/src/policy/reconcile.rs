@@ -19,7 +19,7 @@ use crate::world::{Outcome, Problem};
 
 /// Existing workloads are rolled when every node has the profile, so that their new pods find it; but a node that never
 /// answers does not put it off for ever.
-const ROLL_AT_LATEST: Duration = Duration::from_secs(60);
+const ROLL_AT_LATEST: Duration = Duration::from_mins(1);
 
 /// How often it is looked whether workloads can be rolled.
 const ROLL_LOOK: Duration = Duration::from_secs(2);
@@ -33,6 +33,8 @@ pub enum Error {
         #[source]
         source: Box<kube::Error>,
     },
+    #[error("{0} still exists, so the ArmorProfile {1} stays; it is looked at again")]
+    Late(PolicyKey, ProfileKey),
     #[error("another object has the name `{0}` of the ArmorProfile; it is looked at again")]
     Unknown(ProfileKey),
     #[error(
@@ -88,7 +90,7 @@ async fn gone(context: &Context, key: &PolicyKey, profiles: &[Profile]) -> Resul
             .iter()
             .any(|profile| profile.owner_uid() == Some(uid.as_str()))
         {
-            return Err(Error::Unknown(first.key.clone()));
+            return Err(Error::Late(key.clone(), first.key.clone()));
         }
         // A new policy of the same name takes over; its own look will come.
         return Ok(());
