@@ -29,7 +29,7 @@ pub struct Workloads {
 /// Which workload is meant.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WorkloadKey {
-    /// Deployment, StatefulSet or DaemonSet.
+    /// As [`kind_name`] says.
     pub kind: &'static str,
     pub namespace: String,
     pub name: String,
