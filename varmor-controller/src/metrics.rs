@@ -21,7 +21,7 @@ use crate::admission::Served;
 const BUCKETS: [f64; 8] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0];
 
 /// A part that has not moved for so long is stuck.
-const STUCK: Duration = Duration::from_secs(120);
+const STUCK: Duration = Duration::from_mins(2);
 
 /// The counters.
 #[derive(Debug, Default)]
@@ -221,7 +221,6 @@ impl Metrics {
 }
 
 /// `GET /metrics`, `/healthz`, `/readyz`.
-#[must_use]
 pub fn router(metrics: Arc<Metrics>, gauges: impl Fn() -> Gauges + Clone + Send + Sync + 'static) -> Router {
     let (alive, ready) = (Arc::clone(&metrics), Arc::clone(&metrics));
     let format = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];

@@ -33,7 +33,7 @@ struct State<K> {
 const FIRST: Duration = Duration::from_millis(250);
 
 /// The longest pause.
-const LONGEST: Duration = Duration::from_secs(120);
+const LONGEST: Duration = Duration::from_mins(2);
 
 impl<K> Default for Queue<K> {
     fn default() -> Self {
@@ -247,7 +247,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_earlier_of_two_times_counts() {
         let queue = Queue::default();
-        queue.add_after("a", Duration::from_secs(60));
+        queue.add_after("a", Duration::from_mins(1));
         queue.add_after("a", Duration::from_secs(5));
         queue.add_after("a", Duration::from_secs(30));
         let before = Instant::now();

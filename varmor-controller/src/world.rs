@@ -1,5 +1,9 @@
 //! What the controller knows of the cluster: one table that watches fill and reconciling reads. No IO.
 
+mod outcome;
+
+pub use outcome::{Needs, Outcome, Problem};
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use varmor_common::policy::{
@@ -30,30 +34,6 @@ pub struct World {
     pub addresses: Addresses,
     outcomes: BTreeMap<PolicyKey, Outcome>,
     version: u64,
-}
-
-/// What came of the last reconciling of a policy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    pub uid: String,
-    pub generation: i64,
-    pub profile: Option<ProfileKey>,
-    pub problem: Option<Problem>,
-}
-
-/// Why a policy is not in force as it is written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// One of `crate::reasons`.
-    pub reason: &'static str,
-    pub message: String,
-}
-
-/// The kinds of addresses that some policy needs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Needs {
-    pub services: bool,
-    pub pods: bool,
 }
 
 impl World {
@@ -139,10 +119,10 @@ impl World {
     }
 
     /// A workload came, changed or went; the policies that mean it now or meant it before.
-    pub fn set_workload(&mut self, key: WorkloadKey, workload: Option<Workload>) -> Vec<PolicyKey> {
+    pub fn set_workload(&mut self, key: &WorkloadKey, workload: Option<Workload>) -> Vec<PolicyKey> {
         let versions: Vec<Workload> = self
             .workloads
-            .get(&key)
+            .get(key)
             .cloned()
             .into_iter()
             .chain(workload.clone())
@@ -155,7 +135,7 @@ impl World {
             let namespace = policy.key.namespace.as_deref();
             versions
                 .iter()
-                .any(|one| workload::is_for(namespace, &wish.spec.target, &key, &one.labels))
+                .any(|one| workload::is_for(namespace, &wish.spec.target, key, &one.labels))
         };
         self.policies
             .values()

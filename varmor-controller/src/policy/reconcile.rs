@@ -5,24 +5,17 @@
 
 use std::time::Duration;
 
-use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
-use varmor_common::policy::{ArmorProfileSpec, Enforcers};
+use varmor_common::policy::ArmorProfileSpec;
 
 use super::apply;
-use super::desired::{Facts, ROLLED, apply_object, is_current, needs_model, spec};
+use super::desired::{Facts, apply_object, is_current, needs_model, spec};
+use super::existing::{is_restart_needed, roll, roll_existing};
 use crate::context::Context;
 use crate::object::{Policy, PolicyKey, Profile, ProfileKey, Wish};
 use crate::reasons;
-use crate::workload::{self, Cause, WorkloadKey};
+use crate::workload::Cause;
 use crate::world::{Outcome, Problem};
-
-/// Existing workloads are rolled when every node has the profile, so that their new pods find it; but a node that never
-/// answers does not put it off for ever.
-const ROLL_AT_LATEST: Duration = Duration::from_secs(60);
-
-/// How often it is looked whether workloads can be rolled.
-const ROLL_LOOK: Duration = Duration::from_secs(2);
 
 /// Why a policy could not be brought to its state; tried again later.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +26,8 @@ pub enum Error {
         #[source]
         source: Box<kube::Error>,
     },
+    #[error("{0} still exists, so the ArmorProfile {1} stays; it is looked at again")]
+    Late(PolicyKey, ProfileKey),
     #[error("another object has the name `{0}` of the ArmorProfile; it is looked at again")]
     Unknown(ProfileKey),
     #[error(
@@ -88,7 +83,7 @@ async fn gone(context: &Context, key: &PolicyKey, profiles: &[Profile]) -> Resul
             .iter()
             .any(|profile| profile.owner_uid() == Some(uid.as_str()))
         {
-            return Err(Error::Unknown(first.key.clone()));
+            return Err(Error::Late(key.clone(), first.key.clone()));
         }
         // A new policy of the same name takes over; its own look will come.
         return Ok(());
@@ -288,70 +283,6 @@ async fn write(
     Ok(())
 }
 
-/// Rolls the workloads that were there before the policy, once.
-async fn roll_existing(
-    context: &Context,
-    policy: &Policy,
-    key: &ProfileKey,
-    spec: &ArmorProfileSpec,
-) -> Result<Option<Duration>, Error> {
-    if !spec.update_existing_workloads || !is_restart_needed(spec) {
-        return Ok(None);
-    }
-    let profile = context.world().profile(key).cloned();
-    let Some(profile) = profile.filter(|one| one.annotations.get(ROLLED) != Some(&policy.uid)) else {
-        return Ok(None);
-    };
-    let age = profile
-        .created
-        .map(|created| Timestamp::now().duration_since(created));
-    let is_late = age.is_some_and(|age| age.as_secs() >= ROLL_AT_LATEST.as_secs().cast_signed());
-    if !is_late && !context.is_everywhere(&profile) {
-        return Ok(Some(ROLL_LOOK));
-    }
-    roll(context, &policy.key, spec, &Cause::Created.mark(&policy.uid)).await?;
-    let marked = apply::mark_rolled(&context.client, key, &policy.uid).await;
-    if let Some(marked) = marked.map_err(api(format!(
-        "remember on the ArmorProfile {key} that workloads are rolled"
-    )))? {
-        context.world().set_profile(marked);
-    }
-    Ok(None)
-}
-
-async fn roll(context: &Context, key: &PolicyKey, spec: &ArmorProfileSpec, mark: &str) -> Result<(), Error> {
-    let Some(kind) = workload::kind_name(spec.target.kind) else {
-        return Ok(());
-    };
-    let pods = context
-        .world()
-        .workloads_of(key, &spec.target)
-        .unwrap_or_default();
-    let keys: Vec<WorkloadKey> = pods
-        .into_iter()
-        .map(|one| WorkloadKey {
-            kind,
-            namespace: one.namespace,
-            name: one.name,
-        })
-        .collect();
-    let rolled = workload::roll(&context.client, &keys, mark, &context.settings.match_label).await;
-    let rolled = rolled.map_err(api(format!("roll the workloads of {key}")))?;
-    if rolled > 0 {
-        tracing::info!(policy = %key, workloads = rolled, mark, "workloads are rolled");
-    }
-    Ok(())
-}
-
-/// BPF takes and releases pods that run; what the runtime sets up at the start of a container needs a new one.
-fn is_restart_needed(spec: &ArmorProfileSpec) -> bool {
-    let enforcers: Enforcers = spec.profile.enforcer.parse().unwrap_or_default();
-    let restart = Enforcers::APPARMOR
-        .union(Enforcers::SECCOMP)
-        .union(Enforcers::NETWORK_PROXY);
-    !enforcers.and(restart).is_empty()
-}
-
 fn outcome(policy: &Policy, profile: Option<ProfileKey>, problem: Option<Problem>) -> Outcome {
     Outcome {
         uid: policy.uid.clone(),
@@ -365,7 +296,7 @@ fn problem(reason: &'static str, message: String) -> Problem {
     Problem { reason, message }
 }
 
-fn api(what: String) -> impl FnOnce(kube::Error) -> Error {
+pub(super) fn api(what: String) -> impl FnOnce(kube::Error) -> Error {
     |source| Error::Api {
         what,
         source: Box::new(source),
@@ -416,18 +347,5 @@ mod tests {
         assert_eq!(source.unwrap().wish, old.read.unwrap());
         let (source, problem) = judge(&bad, None, None);
         assert!(source.is_none() && problem.is_some());
-    }
-
-    #[test]
-    fn only_what_the_runtime_sets_up_needs_a_restart() {
-        for (enforcer, expected) in [("BPF", false), ("AppArmor", true), ("BPFSeccomp", true)] {
-            let known = stored(&objects::policy(
-                Some("demo"),
-                "web",
-                "u1",
-                &objects::spec(enforcer),
-            ));
-            assert_eq!(is_restart_needed(&known.spec().unwrap()), expected, "{enforcer}");
-        }
     }
 }

@@ -7,13 +7,17 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
 use kube::Client;
 use kube::api::{Api, PostParams};
+use tokio::sync::Semaphore;
 use varmor_common::report::TOKEN_AUDIENCE;
 
 /// How long an answer of the API server is believed: a deleted pod's token ends with it.
-const BELIEVED: Duration = Duration::from_secs(300);
+const BELIEVED: Duration = Duration::from_mins(5);
 
 /// Tokens that are remembered: one for each node of the largest cluster and their successors.
 const REMEMBERED: usize = 16_384;
+
+/// Questions to the API server at the same time: whoever sends rubbish shall not keep it from its other work.
+const AT_ONCE: usize = 32;
 
 /// No token of Kubernetes is longer.
 const LONGEST: usize = 16 << 10;
@@ -59,6 +63,7 @@ pub struct Callers {
     /// `system:serviceaccount:NAMESPACE:NAME`.
     expected: String,
     known: Mutex<Known>,
+    asking: Semaphore,
 }
 
 /// Tokens are compared as a whole: a hash of one might stand for another.
@@ -77,6 +82,7 @@ impl Callers {
             client,
             expected: format!("system:serviceaccount:{namespace}:{service_account}"),
             known: Mutex::default(),
+            asking: Semaphore::new(AT_ONCE),
         }
     }
 
@@ -88,6 +94,7 @@ impl Callers {
         if let Some(caller) = self.remembered(token, Instant::now()) {
             return Ok(caller);
         }
+        let _turn = self.asking.acquire().await;
         let review = TokenReview {
             spec: TokenReviewSpec {
                 audiences: Some(vec![TOKEN_AUDIENCE.to_owned()]),

@@ -5,8 +5,7 @@ use std::time::Instant;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::{DefaultBodyLimit, FromRequest as _, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -28,7 +27,6 @@ struct Service {
 }
 
 /// The service; `POST` a report, `GET /healthz`.
-#[must_use]
 pub fn router(context: Context) -> Router {
     let settings = &context.settings;
     let callers = Callers::new(
@@ -43,17 +41,14 @@ pub fn router(context: Context) -> Router {
         .with_state(Arc::new(Service { context, callers }))
 }
 
-/// Who calls is asked before anything of the body is believed.
-async fn receive(
-    State(service): State<Arc<Service>>,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Response {
-    let caller = match service.callers.of(token(&headers).unwrap_or_default()).await {
+/// Who calls is asked before anything of the body is read: strangers cost no memory.
+async fn receive(State(service): State<Arc<Service>>, request: Request) -> Response {
+    let token = token(request.headers()).unwrap_or_default().to_owned();
+    let caller = match service.callers.of(&token).await {
         Ok(caller) => caller,
         Err(denied) => return refused(&service, &denied),
     };
-    let body = match body {
+    let body = match Bytes::from_request(request, &()).await {
         Ok(body) => body,
         Err(rejection) => return answer(rejection.status(), &rejection.body_text()),
     };
@@ -101,7 +96,7 @@ async fn node_of(context: &Context, caller: &Caller) -> Result<String, Denied> {
         .map_err(|error| Denied::Unavailable(Box::new(error)))?;
     let not_an_agent = || Denied::NotAnAgent(caller.pod.clone());
     let pod = found.items.into_iter().next().ok_or_else(not_an_agent)?;
-    let pod = agent_pod(&pod)
+    let pod = agent_pod(&pod, &settings.agent_service_account)
         .filter(|pod| pod.uid == caller.uid)
         .ok_or_else(not_an_agent)?;
     context
@@ -110,15 +105,20 @@ async fn node_of(context: &Context, caller: &Caller) -> Result<String, Denied> {
     Ok(pod.node)
 }
 
-/// What is remembered of an agent's pod; `None` if it stands nowhere or has finished.
-pub(crate) fn agent_pod(pod: &Pod) -> Option<AgentPod> {
+/// What is remembered of an agent's pod; `None` if it stands nowhere, has finished, or only looks like one: labels are
+/// anybody's to set.
+pub(crate) fn agent_pod(pod: &Pod, service_account: &str) -> Option<AgentPod> {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     if matches!(phase, Some("Succeeded" | "Failed")) {
         return None;
     }
+    let spec = pod.spec.as_ref()?;
+    if spec.service_account_name.as_deref() != Some(service_account) {
+        return None;
+    }
     Some(AgentPod {
         uid: pod.metadata.uid.clone()?,
-        node: pod.spec.as_ref()?.node_name.clone()?,
+        node: spec.node_name.clone()?,
     })
 }
 
@@ -166,11 +166,12 @@ mod tests {
     fn a_finished_or_unscheduled_pod_speaks_for_no_node() {
         let pod = |node: Option<&str>, phase: &str| -> Pod {
             serde_json::from_value(json!({"metadata": {"name": "a", "uid": "u"},
-                "spec": {"containers": [], "nodeName": node}, "status": {"phase": phase}}))
+                "spec": {"containers": [], "nodeName": node, "serviceAccountName": "agent"}, "status": {"phase": phase}}))
             .unwrap()
         };
-        assert!(agent_pod(&pod(Some("n1"), "Running")).is_some());
-        assert!(agent_pod(&pod(Some("n1"), "Failed")).is_none());
-        assert!(agent_pod(&pod(None, "Pending")).is_none());
+        assert!(agent_pod(&pod(Some("n1"), "Running"), "agent").is_some());
+        assert!(agent_pod(&pod(Some("n1"), "Failed"), "agent").is_none());
+        assert!(agent_pod(&pod(None, "Pending"), "agent").is_none());
+        assert!(agent_pod(&pod(Some("n1"), "Running"), "other").is_none());
     }
 }

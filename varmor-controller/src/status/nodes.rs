@@ -12,7 +12,7 @@ const MESSAGE: usize = 512;
 #[derive(Debug, Default)]
 pub struct Nodes {
     pods: BTreeMap<String, AgentPod>,
-    nodes: BTreeMap<String, Node>,
+    by_name: BTreeMap<String, Node>,
     /// By uid of the profile, then by node.
     exceptions: HashMap<String, BTreeMap<String, Exception>>,
     version: u64,
@@ -91,7 +91,7 @@ impl Nodes {
             None => self.pods.remove(name),
         };
         self.version += 1;
-        if let Some(node) = old.and_then(|old| self.nodes.get_mut(&old.node)) {
+        if let Some(node) = old.and_then(|old| self.by_name.get_mut(&old.node)) {
             node.pods = node.pods.saturating_sub(1);
         }
         if let Some(pod) = pod {
@@ -149,13 +149,13 @@ impl Nodes {
         let is_gone =
             |node: &Node| node.pods == 0 && node.report.as_ref().is_none_or(|report| is_lost(report.at, now));
         let names: Vec<String> = self
-            .nodes
+            .by_name
             .iter()
             .filter(|(_, node)| is_gone(node))
             .map(|(name, _)| name.clone())
             .collect();
         for name in names {
-            let report = self.nodes.remove(&name).and_then(|node| node.report);
+            let report = self.by_name.remove(&name).and_then(|node| node.report);
             self.forget(&name, &report.map(|report| report.uids).unwrap_or_default());
         }
     }
@@ -175,7 +175,7 @@ impl Nodes {
     #[must_use]
     pub fn census(&self, now: Instant) -> Census {
         let mut census = Census::default();
-        for (name, node) in self.nodes.iter().filter(|(_, node)| node.pods > 0) {
+        for (name, node) in self.by_name.iter().filter(|(_, node)| node.pods > 0) {
             census.desired += 1;
             match &node.report {
                 Some(report) if !is_lost(report.at, now) => {
@@ -213,7 +213,7 @@ impl Nodes {
     }
 
     fn node(&mut self, name: &str, now: Instant) -> &mut Node {
-        self.nodes.entry(name.to_owned()).or_insert(Node {
+        self.by_name.entry(name.to_owned()).or_insert(Node {
             pods: 0,
             since: now,
             report: None,

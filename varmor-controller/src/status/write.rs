@@ -88,7 +88,7 @@ pub async fn run(context: &Context) {
         looked = Some(now);
         context.nodes().sweep(now);
         // Objects that went are forgotten with the time of their next try.
-        failures.retain(|_, (_, next)| now.saturating_duration_since(*next) < Duration::from_secs(600));
+        failures.retain(|_, (_, next)| now.saturating_duration_since(*next) < Duration::from_mins(10));
     }
 }
 

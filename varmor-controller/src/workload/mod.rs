@@ -20,13 +20,6 @@ pub struct WorkloadSpec {
     pub selector: Option<LabelSelector>,
 }
 
-/// The kinds that have pods of their own.
-pub const KINDS: [TargetKind; 3] = [
-    TargetKind::Deployment,
-    TargetKind::StatefulSet,
-    TargetKind::DaemonSet,
-];
-
 /// The workloads of the cluster.
 #[derive(Debug, Default)]
 pub struct Workloads {
@@ -36,7 +29,7 @@ pub struct Workloads {
 /// Which workload is meant.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WorkloadKey {
-    /// As in [`KINDS`].
+    /// As [`kind_name`] says.
     pub kind: &'static str,
     pub namespace: String,
     pub name: String,

@@ -111,9 +111,9 @@ fn a_policy_looks_again_when_what_it_means_changes_and_not_for_its_status() {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
     };
-    assert_eq!(world.set_workload(of("a", "web"), Some(workload("x"))).len(), 1);
-    assert_eq!(world.set_workload(of("b", "web"), Some(workload("x"))).len(), 0);
-    assert_eq!(world.set_workload(of("a", "web"), None).len(), 1);
+    assert_eq!(world.set_workload(&of("a", "web"), Some(workload("x"))).len(), 1);
+    assert_eq!(world.set_workload(&of("b", "web"), Some(workload("x"))).len(), 0);
+    assert_eq!(world.set_workload(&of("a", "web"), None).len(), 1);
 }
 
 #[test]

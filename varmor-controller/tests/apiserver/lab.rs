@@ -17,7 +17,7 @@ use varmor_controller::metrics::Metrics;
 use varmor_controller::{https, report, run};
 
 /// On a machine that does a lot else.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) struct Lab {
     pub(crate) client: Client,
@@ -84,7 +84,9 @@ impl Lab {
         let router = report::router(context.clone());
         self.controller = vec![
             tokio::spawn(async move { https::serve_plain_on(listener, router).await.unwrap() }),
-            tokio::spawn(async move { panic!("the controller ended: {:?}", run::work(&context).await) }),
+            tokio::spawn(
+                async move { panic!("the controller ended: {:?}", Box::pin(run::work(&context)).await) },
+            ),
         ];
     }
 

@@ -120,7 +120,7 @@ fn a_node_counts_as_long_as_it_has_an_agent() {
     nodes.set_pod("agent-2", None, now);
     assert_eq!(nodes.census(now).desired, 0);
     nodes.sweep(now + Duration::from_secs(REPORT_LOST + 1));
-    assert!(nodes.nodes.is_empty() && nodes.exceptions.is_empty());
+    assert!(nodes.by_name.is_empty() && nodes.exceptions.is_empty());
 }
 
 #[test]
