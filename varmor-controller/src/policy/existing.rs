@@ -40,7 +40,10 @@ pub(super) async fn roll_existing(
     if !is_late && !context.is_everywhere(&profile) {
         return Ok(Some(ROLL_LOOK));
     }
-    roll(context, &policy.key, spec, &Cause::Created.mark(&policy.uid)).await?;
+    let refused = roll(context, &policy.key, spec, &Cause::Created.mark(&policy.uid)).await?;
+    if !refused.is_empty() {
+        return Err(Error::NotRolled(refused.join("; ")));
+    }
     let marked = apply::mark_rolled(&context.client, key, &policy.uid).await;
     if let Some(marked) = marked.map_err(api(format!(
         "remember on the ArmorProfile {key} that workloads are rolled"
@@ -50,14 +53,15 @@ pub(super) async fn roll_existing(
     Ok(None)
 }
 
+/// Answers which workloads the API server would not change.
 pub(super) async fn roll(
     context: &Context,
     key: &PolicyKey,
     spec: &ArmorProfileSpec,
     mark: &str,
-) -> Result<(), Error> {
+) -> Result<Vec<String>, Error> {
     let Some(kind) = workload::kind_name(spec.target.kind) else {
-        return Ok(());
+        return Ok(Vec::new());
     };
     let pods = context
         .world()
@@ -73,10 +77,10 @@ pub(super) async fn roll(
         .collect();
     let rolled = workload::roll(&context.client, &keys, mark, &context.settings.match_label).await;
     let rolled = rolled.map_err(api(format!("roll the workloads of {key}")))?;
-    if rolled > 0 {
-        tracing::info!(policy = %key, workloads = rolled, mark, "workloads are rolled");
+    if rolled.count > 0 {
+        tracing::info!(policy = %key, workloads = rolled.count, mark, "workloads are rolled");
     }
-    Ok(())
+    Ok(rolled.refused)
 }
 
 /// BPF takes and releases pods that run; what the runtime sets up at the start of a container needs a new one.

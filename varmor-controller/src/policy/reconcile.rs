@@ -26,6 +26,8 @@ pub enum Error {
         #[source]
         source: Box<kube::Error>,
     },
+    #[error("workloads cannot be rolled, so their pods run without the profile until they are replaced: {0}")]
+    NotRolled(String),
     #[error("{0} still exists, so the ArmorProfile {1} stays; it is looked at again")]
     Late(PolicyKey, ProfileKey),
     #[error("another object has the name `{0}` of the ArmorProfile; it is looked at again")]
@@ -102,7 +104,10 @@ async fn remove(context: &Context, key: &PolicyKey, profile: &Profile) -> Result
         .filter(|spec| spec.update_existing_workloads && is_restart_needed(spec))
     {
         let uid = profile.owner_uid().unwrap_or(&profile.uid);
-        roll(context, key, &spec, &Cause::Deleted.mark(uid)).await?;
+        // Who refuses a roll cannot keep a profile, and with it a namespace, from going.
+        for workload in roll(context, key, &spec, &Cause::Deleted.mark(uid)).await? {
+            tracing::warn!(policy = %key, workload, "a workload is not rolled; its pods keep their profile until they end");
+        }
     }
     if !profile.is_deleting {
         apply::delete(client, profile)

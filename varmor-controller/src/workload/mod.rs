@@ -2,7 +2,7 @@
 
 mod roll;
 
-pub use roll::{Cause, RESTARTED_AT, ROLLED_FOR, roll};
+pub use roll::{Cause, RESTARTED_AT, ROLLED_FOR, Rolled, roll};
 
 use std::collections::BTreeMap;
 

@@ -24,6 +24,14 @@ pub enum Cause {
     Deleted,
 }
 
+/// What rolling came to.
+#[derive(Debug, Default)]
+pub struct Rolled {
+    pub count: usize,
+    /// Workloads that the API server would not change, with its words.
+    pub refused: Vec<String>,
+}
+
 impl Cause {
     /// What [`ROLLED_FOR`] says.
     #[must_use]
@@ -41,8 +49,8 @@ pub async fn roll(
     keys: &[WorkloadKey],
     mark: &str,
     match_label: &str,
-) -> Result<usize, kube::Error> {
-    let mut rolled = 0;
+) -> Result<Rolled, kube::Error> {
+    let mut rolled = Rolled::default();
     for key in keys {
         let api: Api<DynamicObject> =
             Api::namespaced_with(client.clone(), &key.namespace, &resource(key.kind));
@@ -62,9 +70,20 @@ pub async fn roll(
             ..PatchParams::default()
         };
         match api.patch(&key.name, &params, &Patch::Merge(patch)).await {
-            Ok(_) => rolled += 1,
+            Ok(_) => rolled.count += 1,
             // It went meanwhile, with its pods.
             Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            // Another admission is against it: the other workloads are rolled all the same.
+            Err(kube::Error::Api(status)) if matches!(status.code, 400 | 403 | 422) => {
+                let WorkloadKey {
+                    kind,
+                    namespace,
+                    name,
+                } = key;
+                rolled
+                    .refused
+                    .push(format!("{kind} {namespace}/{name}: {}", status.message));
+            }
             Err(error) => return Err(error),
         }
     }
