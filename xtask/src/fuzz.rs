@@ -134,7 +134,7 @@ fn run(program: &Path, target: &str, seconds: u32, place: &Place) -> Result<bool
         .arg(format!("-max_total_time={seconds}"))
         .arg(format!("-max_len={LONGEST}"))
         .arg(format!("-artifact_prefix={}/", place.crashes.display()))
-        .args(["-timeout=20", "-rss_limit_mb=2048", "-print_final_stats=1"])
+        .args(["-timeout=60", "-rss_limit_mb=2048", "-print_final_stats=1"])
         .args([&place.found, &place.kept]);
     let log = run.log();
     let good = run.status()?;
