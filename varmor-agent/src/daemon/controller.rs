@@ -110,6 +110,8 @@ async fn send(client: &Client, report: &NodeReport) -> anyhow::Result<()> {
 fn client(peer: &Peer) -> anyhow::Result<Client> {
     let mut config = Config::new(peer.url.clone());
     config.root_cert_file.clone_from(&peer.ca);
+    // Without this the roots of the system are read first, of which an image has none; the file above then decides alone.
+    config.root_cert = peer.ca.is_some().then(Vec::new);
     config.auth_info.token_file = Some(peer.token.display().to_string());
     config.connect_timeout = Some(PATIENCE);
     Client::try_from(config).context("make a client for the controller")
