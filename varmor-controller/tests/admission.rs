@@ -307,6 +307,7 @@ async fn nothing_is_left(client: &Client, policies: &Api<VarmorPolicy>) -> Resul
     let options = UninstallOptions {
         keep_policies: false,
         deployment: "varmor-manager".to_owned(),
+        lease: "varmor-manager".to_owned(),
         patience: 1,
     };
     // The second time there is nothing to do.

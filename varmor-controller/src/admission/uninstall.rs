@@ -10,6 +10,7 @@ use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ApiResource, DeleteParams, ListParams, Patch, PatchParams};
 use kube::core::DynamicObject;
@@ -35,6 +36,10 @@ pub struct UninstallOptions {
     /// The Deployment of the controller, which is stopped so that it does not put back what is removed.
     #[arg(long, default_value = "varmor-manager", value_name = "NAME")]
     pub deployment: String,
+
+    /// The Lease by which one replica leads.
+    #[arg(long, default_value = "varmor-manager", value_name = "NAME")]
+    pub lease: String,
 
     /// How long to wait for nodes and controller to react, in seconds.
     #[arg(long, default_value_t = 45, value_name = "SECONDS")]
@@ -65,6 +70,8 @@ pub async fn uninstall(client: &Client, namespace: &str, options: &UninstallOpti
     for name in [pair_secret(namespace), authority_secret(namespace)] {
         delete(&secrets, &name).await?;
     }
+    let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
+    delete(&leases, &options.lease).await?;
     if !options.keep_policies {
         release_namespaced::<ArmorProfile>(client).await?;
         release_namespaced::<VarmorPolicy>(client).await?;

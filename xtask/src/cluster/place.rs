@@ -144,7 +144,20 @@ pub(super) fn clear() -> Result<()> {
     for place in [state_file(), folder().join("data"), secrets()] {
         remove(&place)?;
     }
+    let sockets = fs::read_dir(std::env::temp_dir()).context("read the folder of temporary files")?;
+    for entry in sockets.flatten() {
+        let name = entry.file_name();
+        if socket_owner(&name.to_string_lossy()).is_some_and(|pid| start_time(pid).is_none()) {
+            remove(&entry.path())?;
+        }
+    }
     Ok(())
+}
+
+/// The number of the process that a socket belongs to.
+fn socket_owner(name: &str) -> Option<u32> {
+    let number = name.strip_prefix("varmor-cluster-")?.strip_suffix(".sock")?;
+    number.parse().ok()
 }
 
 fn remove(place: &Path) -> Result<()> {
@@ -163,7 +176,7 @@ fn remove(place: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ports, Process};
+    use super::{Ports, Process, socket_owner};
 
     #[test]
     fn this_process_lives_and_another_of_its_number_does_not() {
@@ -174,6 +187,13 @@ mod tests {
             ..own
         };
         assert!(!other.is_alive());
+    }
+
+    #[test]
+    fn only_sockets_of_clusters_have_an_owner() {
+        assert_eq!(socket_owner("varmor-cluster-12.sock"), Some(12));
+        assert_eq!(socket_owner("varmor-cluster-x.sock"), None);
+        assert_eq!(socket_owner("other-12.sock"), None);
     }
 
     #[test]

@@ -15,6 +15,17 @@ use crate::{process, workspace};
 /// How long a process may take to end on request before it is killed.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Everything that the cluster talks to is on this machine: the way out that the user has is not for it. The API server would ask it for
+/// webhooks.
+const PROXIES: [&str; 6] = [
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+];
+
 /// A process that is ended when the value is dropped, or when the lab dies.
 pub(super) struct Service {
     name: &'static str,
@@ -28,7 +39,11 @@ impl Service {
         workspace::make_dir(log.parent().expect("log files are in a folder"))?;
         let file = File::create(&log).with_context(|| format!("create {}", log.display()))?;
         // The kernel ends it when the thread dies that starts it, which is the one that holds the cluster.
-        let child = Command::new("setpriv")
+        let mut command = Command::new("setpriv");
+        for variable in PROXIES {
+            command.env_remove(variable);
+        }
+        let child = command
             .args(["--pdeathsig", "KILL"])
             .arg(program)
             .args(arguments)

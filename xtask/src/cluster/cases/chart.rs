@@ -85,22 +85,25 @@ pub(super) fn is_clean(session: &Session) -> Result<()> {
 
 pub(super) fn installs(session: &Session) -> Result<()> {
     session.remember(NAMESPACE);
+    let place = ["--namespace", NAMESPACE];
     if session
         .kubectl
-        .helm(&["status", RELEASE, "--namespace", NAMESPACE])
+        .helm(&[&["status", RELEASE][..], &place].concat())
         .is_ok()
     {
-        session.kubectl.helm(&[
-            "uninstall",
-            RELEASE,
-            "--namespace",
-            NAMESPACE,
-            "--no-hooks",
-            "--wait",
-        ])?;
+        session
+            .kubectl
+            .helm(&[&["uninstall", RELEASE, "--wait"][..], &place].concat())?;
     }
-    helm(session, &["install"], &["--create-namespace", "--dry-run=server"])?;
-    helm(session, &["install"], &["--create-namespace"])?;
+    // As the notes of the chart say.
+    let definitions = workspace::root().join("charts/varmor/crds");
+    session.kubectl.get(&[
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "--filename",
+        &definitions.to_string_lossy(),
+    ])?;
     for kind in [
         "varmorpolicies",
         "varmorclusterpolicies",
@@ -112,7 +115,11 @@ pub(super) fn installs(session: &Session) -> Result<()> {
             .kubectl
             .get(&["wait", "--for=condition=Established", &name, "--timeout=60s"])?;
     }
-    examples_are_accepted(session)
+    // Before there is a controller: the schemas alone accept them.
+    examples_are_accepted(session)?;
+    helm(session, &["install"], &["--create-namespace", "--dry-run=server"])?;
+    helm(session, &["install"], &["--create-namespace"])?;
+    Ok(())
 }
 
 /// The schemas of the definitions hold for the examples; nothing is stored.
@@ -130,7 +137,6 @@ fn examples_are_accepted(session: &Session) -> Result<()> {
     for file in files {
         let text = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
         let text = text.replace("namespace: demo", &format!("namespace: {namespace}"));
-        // Not a dry run on the server: the webhook of a controller that is about to start would be asked.
         let said = session
             .kubectl
             .give(&["create", "--dry-run=server", "--filename", "-"], &text)?;
