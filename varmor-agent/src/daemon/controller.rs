@@ -139,6 +139,9 @@ mod tests {
         let error = client(&peer).err().unwrap();
         assert!(format!("{error:#}").contains("certificate"), "{error:#}");
         std::fs::write(&ca, CA).unwrap();
-        assert!(client(&peer).is_ok(), "no certificates of the system are asked for");
+        assert!(
+            client(&peer).is_ok(),
+            "no certificates of the system are asked for"
+        );
     }
 }

@@ -226,7 +226,9 @@ impl Pair<'_> {
             return Some("without a cluster the addresses of the Service are not known".to_owned());
         }
         if id == "disable-cap-mac-admin" && self.enforcer == "BPF" && is_asked_past_the_hook() {
-            return Some("AppArmor of this kernel asks for CAP_MAC_ADMIN past the hook (SECURITY.md)".to_owned());
+            return Some(
+                "AppArmor of this kernel asks for CAP_MAC_ADMIN past the hook (SECURITY.md)".to_owned(),
+            );
         }
         // What the parser of the guest cannot say the other enforcers can.
         if id == "disallow-create-user-ns" && self.enforcer != "AppArmor" {
@@ -311,7 +313,9 @@ fn say(case: &str, outcome: &'static str, detail: String, ms: u128) -> Result<()
 /// Seen on 6.12, and not on 6.1.
 fn is_asked_past_the_hook() -> bool {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    let mut parts = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+    let mut parts = release
+        .split(['.', '-'])
+        .map_while(|part| part.parse::<u32>().ok());
     (parts.next(), parts.next()) > (Some(6), Some(1))
 }
 
