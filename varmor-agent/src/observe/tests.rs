@@ -1,3 +1,5 @@
+//! Recordings that go on, end and are dropped.
+
 use varmor_common::abi;
 use varmor_common::profile::NodeFacts;
 

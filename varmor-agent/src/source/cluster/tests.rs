@@ -1,3 +1,5 @@
+//! Objects come, turn bad and go; restarts without an API server.
+
 use tokio::sync::watch::Sender;
 
 use super::*;

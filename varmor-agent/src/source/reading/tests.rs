@@ -1,3 +1,5 @@
+//! Objects as the controller writes them.
+
 use serde_json::{Value, json};
 
 use super::*;
