@@ -24,6 +24,9 @@ use crate::certificate::{authority_secret, pair_secret};
 
 /// Objects per page.
 const PAGE: u32 = 500;
+/// What has been away for so long does not come back.
+const QUIET: Duration = Duration::from_secs(6);
+
 const POLL: Duration = Duration::from_secs(1);
 
 /// Options of the subcommand.
@@ -63,9 +66,9 @@ pub async fn uninstall(client: &Client, namespace: &str, options: &UninstallOpti
     }
     stop(client, namespace, &options.deployment, patience).await?;
     let mutating: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
-    delete(&mutating, MUTATING).await?;
+    delete_for_good(&mutating, MUTATING, patience).await?;
     let validating: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
-    delete(&validating, VALIDATING).await?;
+    delete_for_good(&validating, VALIDATING, patience).await?;
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     for name in [pair_secret(namespace), authority_secret(namespace)] {
         delete(&secrets, &name).await?;
@@ -114,6 +117,30 @@ async fn delete_all<K: Resource<DynamicType = ()>>(client: &Client) -> Result<us
         delete(&api, &object.name_any()).await?;
     }
     Ok(objects.len())
+}
+
+/// Deletes until it stays away: a replica that is still ending, which no Deployment counts, may put it back.
+async fn delete_for_good<K>(api: &Api<K>, name: &str, patience: Duration) -> Result<()>
+where
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+{
+    let start = Instant::now();
+    let mut quiet_since = Instant::now();
+    delete(api, name).await?;
+    while quiet_since.elapsed() < QUIET {
+        sleep(POLL).await;
+        let found = api.get_opt(name).await;
+        if found.with_context(|| format!("look for {name}"))?.is_none() {
+            continue;
+        }
+        anyhow::ensure!(
+            start.elapsed() < patience,
+            "{name} comes back each time that it is deleted; stop the controller"
+        );
+        delete(api, name).await?;
+        quiet_since = Instant::now();
+    }
+    Ok(())
 }
 
 /// Waits for the profiles to go, which is when the controller has let them go; how many are left.
