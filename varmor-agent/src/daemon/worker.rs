@@ -309,8 +309,9 @@ impl Worker {
         if outcome.actions > 0 || stored {
             self.report();
             memory::give_back();
-        } else {
-            self.report_to_controller();
+        } else if self.reports.is_some() {
+            // The node may have come to a later state of the cluster without a step.
+            self.report_to_controller(&self.policies_state());
         }
     }
 

@@ -50,7 +50,7 @@ impl std::fmt::Debug for Observation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Observation")
             .field("until", &self.until)
-            .field("operations", &self.recording.operations().count())
+            .field("operations", &self.recording.len())
             .finish_non_exhaustive()
     }
 }
@@ -231,14 +231,14 @@ impl Observations {
 
 impl Observation {
     fn add(&mut self, violation: &Violation) {
-        let before = self.recording.operations().count();
+        let before = self.recording.len();
         let line = serde_json::to_string(violation).expect("a violation holds only strings and numbers");
         if self.recording.add(&line).is_err() {
             self.recording.losses.unreadable += 1;
             return;
         }
         // What was seen already tells nothing new after a restart.
-        if self.recording.operations().count() != before
+        if self.recording.len() != before
             && let Err(error) = self.journal.line(&line)
         {
             self.recording.losses.lost += 1;

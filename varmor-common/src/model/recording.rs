@@ -122,6 +122,12 @@ impl Recording {
         self.operations().map(|(_, count)| count).sum()
     }
 
+    /// Different operations.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.operations.len()
+    }
+
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.operations.is_empty()

@@ -10,19 +10,18 @@ use crate::source::cluster::Cluster;
 impl Worker {
     /// Hands the report on if something has changed. Only after the first list: before it, nothing is known of what
     /// there should be.
-    pub(super) fn report_to_controller(&mut self) {
+    pub(super) fn report_to_controller(&self, policies: &Policies) {
         let (Some(sender), Some(cluster)) = (&self.reports, self.source.cluster()) else {
             return;
         };
         let Some(synced) = cluster.synced() else { return };
-        let policies = self.policies_state();
         let loaded = self.enforcer.profiles().unwrap_or_default();
         let report = NodeReport {
             node: self.recorder.node_name().to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             enforcers: self.enforcers(),
             synced,
-            exceptions: exceptions(cluster, &policies, &loaded),
+            exceptions: exceptions(cluster, policies, &loaded),
             protected: self.reconciler.protected().count() as u64,
         };
         sender.send_if_modified(|last| {

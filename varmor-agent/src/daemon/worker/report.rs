@@ -15,6 +15,7 @@ use crate::source::{FileState, PolicyObject};
 impl Worker {
     pub(super) fn report(&mut self) {
         let policies = self.policies_state();
+        self.report_to_controller(&policies);
         let missing = self.missing(&policies);
         let tally = self.recorder.tally().clone();
         let is_new = self.policies_report.last() != Some(&policies);
@@ -39,7 +40,6 @@ impl Worker {
             self.view.update(|snapshot| snapshot.status = published);
         }
         self.left_out(&status.activity);
-        self.report_to_controller();
         if let Err(error) = self.status_report.write(status) {
             let path = self.status_report.path().display().to_string();
             self.problem(

@@ -142,7 +142,7 @@ impl Pending {
     }
 
     fn problem(&mut self, error: &watcher::Error) {
-        let text = clean(&format!("{:#}", anyhow::anyhow!("{error}")), MAX_VALUE);
+        let text = clean(&error.to_string(), MAX_VALUE);
         if self.problem.as_ref() != Some(&text) {
             warn!(problem = %text, "the API server is not reachable; policies stay as they are, retrying");
             self.problem = Some(text);
