@@ -34,7 +34,7 @@ const fn tag(symbol: u64) -> u8 {
 /// come down.
 #[inline(always)]
 const fn other_bits(symbol: u64) -> u64 {
-    symbol << 7 & !0x1fff | symbol >> 15 & 0x1fff
+    symbol << 7 & !0x7fff | symbol >> 15 & 0x7fff
 }
 
 /// Fills both tables.
