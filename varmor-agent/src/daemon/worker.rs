@@ -2,6 +2,7 @@
 
 mod audit;
 mod gate;
+mod leave;
 mod node_report;
 mod report;
 
@@ -215,8 +216,8 @@ impl Worker {
         self.repetitions();
         self.take_records();
         self.recorder.finish();
-        self.leave_gates();
         self.report();
+        self.leave();
     }
 
     /// Takes in the policies; true if that should be done again soon.

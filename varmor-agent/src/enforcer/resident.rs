@@ -86,6 +86,12 @@ pub trait Resident: Enforcer {
         Ok(0)
     }
 
+    /// Detaches and removes all programs of this version, which nothing needs any more; an agent that comes later loads
+    /// them anew. False if there were none.
+    fn take_down(&mut self) -> Result<bool, EnforcerError> {
+        Ok(false)
+    }
+
     /// Detaches and removes what agents of other versions left. Called when this version enforces everything, so that
     /// there is no gap. How many versions these were.
     fn retire_other_versions(&self) -> Result<usize, EnforcerError> {

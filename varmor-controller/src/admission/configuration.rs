@@ -24,9 +24,6 @@ pub(super) const VALIDATING: &str = "varmor-policy-validating-webhook-cfg";
 const CHECK: Duration = Duration::from_secs(30);
 const RETRY: Duration = Duration::from_secs(5);
 
-/// How long the API server waits for an answer, in seconds.
-const TIMEOUT: u8 = 10;
-
 const MANAGER: &str = "varmor-controller-admission";
 
 /// What the registration says.
@@ -39,6 +36,8 @@ pub(super) struct Settings {
     opt_in: BTreeMap<String, String>,
     workloads: FailurePolicy,
     policies: FailurePolicy,
+    /// Seconds.
+    timeout: u8,
 }
 
 impl Settings {
@@ -57,6 +56,7 @@ impl Settings {
             opt_in,
             workloads: options.failure_policy,
             policies: options.validation_failure_policy,
+            timeout: options.webhook_timeout,
         })
     }
 
@@ -85,7 +85,7 @@ impl Settings {
                 "reinvocationPolicy": "IfNeeded",
                 "rules": [rules],
                 "sideEffects": "NoneOnDryRun",
-                "timeoutSeconds": TIMEOUT,
+                "timeoutSeconds": self.timeout,
             });
             if !self.opt_in.is_empty() {
                 webhook["objectSelector"] = json!({"matchLabels": self.opt_in});
@@ -125,7 +125,7 @@ impl Settings {
                     "resources": ["varmorpolicies", "varmorclusterpolicies"], "scope": "*",
                 }],
                 "sideEffects": "None",
-                "timeoutSeconds": TIMEOUT,
+                "timeoutSeconds": self.timeout,
             }],
         })
     }
@@ -185,6 +185,7 @@ mod tests {
                 .collect(),
             workloads: FailurePolicy::Ignore,
             policies: FailurePolicy::Fail,
+            timeout: 30,
         }
     }
 

@@ -35,6 +35,10 @@ pub struct Options {
     #[arg(long, value_enum, ignore_case = true, default_value = "Fail")]
     pub validation_failure_policy: FailurePolicy,
 
+    /// How long the API server waits for an answer, in seconds; 30 is the most that Kubernetes allows.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=30))]
+    pub webhook_timeout: u8,
+
     /// Where the API server finds the webhooks when the controller runs outside of the cluster: `https://name:port`.
     #[arg(long, value_name = "URL")]
     pub webhook_url: Option<String>,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use tokio::sync::mpsc;
-use tracing::{debug, error, info, warn};
+use tracing::{debug, error, warn};
 use varmor_common::policy::Enforcers;
 
 use super::Worker;
@@ -107,7 +107,7 @@ impl Worker {
     }
 
     /// The cgroup of this agent's own pod, where it is one.
-    fn own_pod(&self) -> Option<CgroupId> {
+    pub(super) fn own_pod(&self) -> Option<CgroupId> {
         Hierarchy::find()
             .and_then(|hierarchy| own_pod(&hierarchy, &self.listing.nests))
             .inspect_err(|error| warn!(%error, "own cgroup"))
@@ -288,18 +288,6 @@ impl Worker {
         };
         if let Err(error) = self.enforcer.forget_marks(&existing) {
             warn!(%error, "marks of cgroups that are gone stay");
-        }
-    }
-
-    /// An agent that is itself a container would wait at its own gate when it comes back as another pod, and so would
-    /// everybody: the gate opens while it is away. A service of the machine leaves it closed.
-    pub(super) fn leave_gates(&mut self) {
-        if self.own_pod().is_none() {
-            return;
-        }
-        match self.enforcer.set_gates(&BTreeSet::new()) {
-            Ok(()) => info!("the start gate is open until an agent is back"),
-            Err(error) => warn!(%error, "the start gate stays closed"),
         }
     }
 }

@@ -234,6 +234,10 @@ impl Resident for BpfEnforcer {
         self.put_back_pins()
     }
 
+    fn take_down(&mut self) -> Result<bool, EnforcerError> {
+        self.remove_all().map(|()| true)
+    }
+
     fn retire_other_versions(&self) -> Result<usize, EnforcerError> {
         self.retire_others()
     }

@@ -228,12 +228,17 @@ impl BpfEnforcer {
 
     /// Detaches everything and removes all pins of this version: nothing is enforced any more.
     pub fn uninstall(self) -> Result<(), EnforcerError> {
+        self.remove_all()
+    }
+
+    fn remove_all(&self) -> Result<(), EnforcerError> {
         let _held =
             Lock::take(&self.lock).map_err(|error| EnforcerError::kernel("lock the enforcer", error))?;
         let waiting = gate::waiting_at(&self.pins);
         self.pins
             .remove()
             .map_err(|error| EnforcerError::kernel("remove the pins", error))?;
+        self.pins.remove_root();
         gate::let_all_go(waiting);
         Ok(())
     }

@@ -120,6 +120,11 @@ impl Pins {
         }
     }
 
+    /// Removes the folder that all versions share, unless one has pins there.
+    pub(super) fn remove_root(&self) {
+        let _ = fs::remove_dir(&self.root);
+    }
+
     /// The pins of other versions.
     pub(super) fn others(&self) -> io::Result<Vec<Self>> {
         let entries = match fs::read_dir(&self.root) {

@@ -25,6 +25,8 @@ pub(super) fn settings() -> Result<Vec<String>> {
         format!("--set=image.registry={registry}"),
         format!("--set=image.tag={tag}"),
         "--set=image.pullPolicy=Never".to_owned(),
+        // The node's processor is emulated and starts pods while the webhook is asked.
+        "--set=manager.webhookTimeoutSeconds=30".to_owned(),
     ]
     .into())
 }
