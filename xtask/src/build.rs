@@ -113,6 +113,16 @@ pub(crate) fn build(profile: Profile) -> Result<Built> {
     })
 }
 
+/// Builds an example of the agent beside the programs, with what they were built of.
+pub(crate) fn example(built: &Built, name: &str) -> Result<PathBuf> {
+    cargo("build-example")
+        .args(["build", "--release", "--target", built.target])
+        .args(["--package", "varmor-agent", "--example", name])
+        .env("RUSTFLAGS", "-C target-feature=+crt-static")
+        .run()?;
+    Ok(built.folder.join("examples").join(name))
+}
+
 /// A cargo command in the workspace that knows where the eBPF objects are.
 pub(crate) fn cargo(log: &str) -> Run {
     Run::new(log, "cargo").env("VARMOR_BPF_DIR", bpf::objects())

@@ -1,4 +1,4 @@
-//! Reports to the controller of the cluster, from a thread of its own.
+//! Reports to the controller of the cluster.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,14 +23,17 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const FIRST_BACK_OFF: Duration = Duration::from_secs(1);
 const LAST_BACK_OFF: Duration = Duration::from_secs(30);
 
-/// Where and as whom.
-struct Peer {
-    url: Uri,
-    ca: Option<PathBuf>,
-    token: PathBuf,
+/// Where reports go, and as whose.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    pub url: Uri,
+    /// Whose certificates are accepted; by default those that the system accepts.
+    pub ca: Option<PathBuf>,
+    /// The token of this node's agent, which is read again when it has changed.
+    pub token: PathBuf,
 }
 
-/// Where reports are put in; `None` without a controller.
+/// A thread that sends reports, and where they are put in; `None` without a controller.
 pub(super) fn start(options: &Options) -> anyhow::Result<Option<watch::Sender<NodeReport>>> {
     let (Some(url), Some(token)) = (&options.controller_url, &options.token) else {
         return Ok(None);
@@ -48,8 +51,9 @@ pub(super) fn start(options: &Options) -> anyhow::Result<Option<watch::Sender<No
     Ok(Some(sender))
 }
 
-/// Sends each report, and the last one again now and then: a controller that starts anew knows nothing.
-async fn send_all(peer: &Peer, mut reports: watch::Receiver<NodeReport>) {
+/// Sends each report, and the last one again now and then: a controller that starts anew knows nothing. Ends with the
+/// other side of the channel.
+pub async fn send_all(peer: &Peer, mut reports: watch::Receiver<NodeReport>) {
     let mut back_off = FIRST_BACK_OFF;
     let mut said: Option<String> = None;
     // Made anew after an error: what it was made of may have come later than this process.

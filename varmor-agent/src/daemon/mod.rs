@@ -2,7 +2,7 @@
 //!
 //! One task owns the enforcer and everything that it is told comes to it as a message; nothing else holds it.
 
-mod controller;
+pub mod controller;
 mod http;
 mod lock;
 mod metrics;

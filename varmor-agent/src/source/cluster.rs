@@ -88,7 +88,7 @@ impl Cluster {
         if let Some(objects) = listing.objects {
             let texts = objects
                 .iter()
-                .map(|(name, object)| (name.clone(), Ok(object.json.clone())));
+                .map(|(name, object)| (name.clone(), Ok(object.json.to_vec())));
             for name in self.catalog.update(texts.collect()) {
                 if !changed.contains(&name) {
                     changed.push(name);

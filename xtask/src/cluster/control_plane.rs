@@ -43,7 +43,9 @@ impl ControlPlane {
         plane
             .services
             .push(Service::start("etcd", etcd, &etcd_arguments(ports))?);
-        progress.step("API server", || plane.start_api_server(binaries, ports, nodes))?;
+        progress.step("API server", || {
+            plane.start_api_server(binaries, ports, nodes, &[])
+        })?;
         progress.step("controller manager and scheduler", || {
             let services = &mut plane.services;
             services.insert(
@@ -72,18 +74,44 @@ impl ControlPlane {
         Ok(plane)
     }
 
+    /// The API server and its store alone: whoever makes an object decides what becomes of it.
+    pub(super) fn start_bare(binaries: &Binaries, etcd: &Path, ports: &Ports) -> Result<Self> {
+        credentials::write(&[])?;
+        let mut plane = Self {
+            services: Vec::new(),
+            _relay: Relay::start(ports.door)?,
+        };
+        plane
+            .services
+            .push(Service::start("etcd", etcd, &etcd_arguments(ports))?);
+        // Nobody makes the accounts and tokens that this plugin asks for.
+        let more = ["--disable-admission-plugins=ServiceAccount".to_owned()];
+        plane.start_api_server(binaries, ports, &[], &more)?;
+        Ok(plane)
+    }
+
     /// An error if one of the processes is not there any more.
     pub(super) fn check(&mut self) -> Result<()> {
         self.services.iter_mut().try_for_each(Service::check)
     }
 
-    fn start_api_server(&mut self, binaries: &Binaries, ports: &Ports, nodes: &[String]) -> Result<()> {
+    fn start_api_server(
+        &mut self,
+        binaries: &Binaries,
+        ports: &Ports,
+        nodes: &[String],
+        more: &[String],
+    ) -> Result<()> {
         let selection = egress_selection(&place::socket());
         workspace::write_file(&place::data("egress.yaml"), selection)?;
         let program = binaries.program("kube-apiserver");
         self.services.insert(
             0,
-            Service::start("apiserver", &program, &api_server_arguments(ports))?,
+            Service::start(
+                "apiserver",
+                &program,
+                &[&api_server_arguments(ports), more].concat(),
+            )?,
         );
         let certificate = place::data("certificates").join("apiserver.crt");
         until("the API server's certificate", START, || {

@@ -11,6 +11,7 @@ mod lab;
 mod node;
 mod place;
 mod relay;
+mod scale;
 mod service;
 mod test;
 
@@ -49,6 +50,8 @@ enum Action {
     Up(Options),
     /// Runs the tests in the cluster that is up, or in one that starts and ends with them
     Test(test::Args),
+    /// Measures the controller with a thousand simulated nodes at a real API server
+    Scale(scale::Args),
     /// Ends the cluster and everything that belongs to it
     Down,
     /// Builds the programs of Kubernetes, helm and the name server into the user's cache
@@ -62,6 +65,7 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
     match &args.action {
         Action::Up(options) => up(*options),
         Action::Test(args) => test::command(args),
+        Action::Scale(args) => scale::command(args),
         Action::Down => down(),
         Action::Binaries => {
             println!("{}", binaries::ready()?.folder().display());

@@ -55,6 +55,10 @@ impl Service {
         Ok(Self { name, child, log })
     }
 
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// An error with the end of its log if it is not there any more.
     pub(super) fn check(&mut self) -> Result<()> {
         if let Some(status) = self

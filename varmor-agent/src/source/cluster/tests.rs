@@ -23,7 +23,7 @@ fn object(name: &str, generation: i64, mode: &str) -> Object {
     Object {
         uid: format!("uid-{name}"),
         generation,
-        json: text.to_string().into_bytes(),
+        json: text.to_string().into_bytes().into(),
     }
 }
 

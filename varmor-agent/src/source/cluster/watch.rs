@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use futures_util::StreamExt as _;
+use futures_util::{Stream, StreamExt as _};
 use kube::api::DynamicObject;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -16,13 +16,15 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Config};
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
 use crate::text::{MAX_VALUE, clean};
 
 /// Objects change in bursts (a new address of a Service concerns many); one round takes them in.
 const SETTLE: Duration = Duration::from_millis(50);
+/// A burst that does not end is taken in piece by piece.
+const LONGEST_BURST: Duration = Duration::from_secs(1);
 /// Of a page of the first list: thousands of nodes ask for it at a time.
 const PAGE: u32 = 100;
 
@@ -51,7 +53,7 @@ pub struct Object {
     pub uid: String,
     pub generation: i64,
     /// Without what changes with the status.
-    pub json: Vec<u8>,
+    pub json: Arc<[u8]>,
 }
 
 /// A client for the API server.
@@ -77,20 +79,33 @@ pub async fn watch(client: Client, listing: watch::Sender<Listing>, rescan: mpsc
     );
     let api: Api<DynamicObject> = Api::all_with(client, &kind);
     let config = watcher::Config::default().page_size(PAGE);
-    let mut events = pin!(watcher(api, config).default_backoff());
+    follow(watcher(api, config).default_backoff(), &listing, &rescan).await;
+}
+
+async fn follow(
+    events: impl Stream<Item = watcher::Result<Event<DynamicObject>>>,
+    listing: &watch::Sender<Listing>,
+    rescan: &mpsc::Sender<()>,
+) {
+    let mut events = pin!(events);
     let mut pending = Pending::default();
     loop {
         let Some(event) = events.next().await else { return };
         let mut next = Some(event);
+        let began = Instant::now();
         while let Some(event) = next {
             match event {
                 Ok(event) => pending.take(event),
                 Err(error) => pending.problem(&error),
             }
             // What comes at once belongs to the same round.
-            next = timeout(SETTLE, events.next()).await.ok().flatten();
+            next = if began.elapsed() < LONGEST_BURST {
+                timeout(SETTLE, events.next()).await.ok().flatten()
+            } else {
+                None
+            };
         }
-        if pending.publish(&listing) && rescan.send(()).await.is_err() {
+        if pending.publish(listing) && rescan.send(()).await.is_err() {
             return;
         }
     }
@@ -181,7 +196,7 @@ fn read(object: &DynamicObject) -> (String, Object, u64) {
     let text = Object {
         uid: metadata.uid.clone().unwrap_or_default(),
         generation: metadata.generation.unwrap_or_default(),
-        json: text.to_string().into_bytes(),
+        json: text.to_string().into_bytes().into(),
     };
     let version = metadata.resource_version.as_deref().unwrap_or_default();
     // Kubernetes promises that these are numbers which grow (KEP-5504).
@@ -190,4 +205,56 @@ fn read(object: &DynamicObject) -> (String, Object, u64) {
         text,
         version.parse().unwrap_or_default(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    fn object(number: u64) -> DynamicObject {
+        serde_json::from_value(json!({
+            "apiVersion": "crd.varmor.org/v1beta1", "kind": "ArmorProfile", "spec": {},
+            "metadata": {"name": "p", "namespace": "n", "uid": "u", "resourceVersion": number.to_string()},
+        }))
+        .unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn burst_without_an_end_is_taken_in_all_the_same() {
+        let (sender, listing) = watch::channel(Listing::default());
+        let (rescan, mut rescans) = mpsc::channel(1);
+        let first = stream::iter([Ok(Event::Init), Ok(Event::InitDone)]);
+        let changes = stream::unfold(1, |number| async move {
+            sleep(SETTLE / 2).await;
+            Some((Ok(Event::Apply(object(number))), number + 1))
+        });
+        let following = tokio::spawn(async move { follow(first.chain(changes), &sender, &rescan).await });
+        let patience = LONGEST_BURST * 2;
+        for _ in 0..3 {
+            let told = timeout(patience, rescans.recv()).await;
+            assert_eq!(told, Ok(Some(())), "nothing was taken in for {patience:?}");
+        }
+        assert!(listing.borrow().synced > 40, "{}", listing.borrow().synced);
+        following.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn burst_is_one_round() {
+        let (sender, listing) = watch::channel(Listing::default());
+        let (rescan, mut rescans) = mpsc::channel(8);
+        let all = [
+            Ok(Event::Init),
+            Ok(Event::InitApply(object(1))),
+            Ok(Event::InitDone),
+            Ok(Event::Apply(object(2))),
+        ];
+        follow(stream::iter(all), &sender, &rescan).await;
+        drop(rescan);
+        assert_eq!(rescans.recv().await, Some(()));
+        assert_eq!(rescans.recv().await, None);
+        assert_eq!(listing.borrow().synced, 2);
+    }
 }

@@ -1,0 +1,85 @@
+//! What the policies say about themselves, by a watch.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use futures_util::StreamExt as _;
+use kube::api::DynamicObject;
+use kube::core::ApiResource;
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client};
+use tokio::sync::watch;
+use varmor_common::policy::VarmorPolicy;
+
+/// Whether each policy is in force everywhere as it is now.
+type States = BTreeMap<String, bool>;
+
+pub(crate) struct Policies {
+    states: watch::Receiver<States>,
+}
+
+impl Policies {
+    pub(crate) fn watch(client: Client) -> Self {
+        let (sender, states) = watch::channel(States::new());
+        tokio::spawn(follow(client, sender));
+        Self { states }
+    }
+
+    pub(crate) async fn until_all_ready(&mut self, number: usize, limit: Duration) -> Result<()> {
+        let are_ready = |states: &States| states.len() == number && states.values().all(|is_ready| *is_ready);
+        let waited = tokio::time::timeout(limit, self.states.wait_for(are_ready)).await;
+        if let Ok(states) = waited {
+            return states.map(drop).context("the watch of the policies ended");
+        }
+        drop(waited);
+        bail!(
+            "{} of {number} policies are not ready after {} s",
+            self.not_ready(),
+            limit.as_secs()
+        )
+    }
+
+    pub(crate) fn not_ready(&self) -> usize {
+        self.states
+            .borrow()
+            .values()
+            .filter(|is_ready| !**is_ready)
+            .count()
+    }
+}
+
+async fn follow(client: Client, states: watch::Sender<States>) {
+    let kind = ApiResource::erase::<VarmorPolicy>(&());
+    let api: Api<DynamicObject> = Api::all_with(client, &kind);
+    let mut events = pin!(watcher(api, watcher::Config::default()).default_backoff());
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Init) => drop(states.send_replace(States::new())),
+            Ok(Event::Apply(object) | Event::InitApply(object)) => {
+                let (name, is_ready) = state(&object);
+                states.send_modify(|states| {
+                    states.insert(name, is_ready);
+                });
+            }
+            Ok(Event::Delete(object)) => states.send_modify(|states| {
+                states.remove(&state(&object).0);
+            }),
+            Ok(Event::InitDone) | Err(_) => {}
+        }
+    }
+}
+
+fn state(object: &DynamicObject) -> (String, bool) {
+    let metadata = &object.metadata;
+    let name = format!(
+        "{}/{}",
+        metadata.namespace.as_deref().unwrap_or_default(),
+        metadata.name.as_deref().unwrap_or_default()
+    );
+    let status = &object.data["status"];
+    let is_current = status["observedGeneration"].as_i64() == metadata.generation;
+    (name, is_current && status["ready"] == true)
+}
