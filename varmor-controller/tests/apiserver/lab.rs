@@ -23,8 +23,11 @@ pub(crate) struct Lab {
     pub(crate) client: Client,
     pub(crate) reports: SocketAddr,
     controller: Vec<JoinHandle<()>>,
-    _apiserver: Process,
+    apiserver: Option<Process>,
     _etcd: Process,
+    binary: PathBuf,
+    /// Of etcd and of the API server.
+    ports: (u16, u16),
     folder: tempfile::TempDir,
 }
 
@@ -50,7 +53,8 @@ impl Lab {
         let folder = tempfile::tempdir().unwrap();
         let (store, peer, port) = (free_port(), free_port(), free_port());
         let etcd = start_etcd(&etcd, folder.path(), store, peer);
-        let apiserver = start_apiserver(&binaries.join("kube-apiserver"), folder.path(), store, port);
+        let binary = binaries.join("kube-apiserver");
+        let apiserver = start_apiserver(&binary, folder.path(), store, port);
         let mut config = Config::new(format!("https://127.0.0.1:{port}").parse().unwrap());
         config.accept_invalid_certs = true;
         config.auth_info.token = Some("admin-token".to_owned().into());
@@ -59,8 +63,10 @@ impl Lab {
             client,
             reports: ([127, 0, 0, 1], 0).into(),
             controller: Vec::new(),
-            _apiserver: apiserver,
+            apiserver: Some(apiserver),
             _etcd: etcd,
+            binary,
+            ports: (store, port),
             folder,
         };
         lab.wait_for_apiserver().await;
@@ -88,6 +94,17 @@ impl Lab {
                 async move { panic!("the controller ended: {:?}", Box::pin(run::work(&context)).await) },
             ),
         ];
+    }
+
+    pub(crate) fn stop_apiserver(&mut self) {
+        drop(self.apiserver.take());
+    }
+
+    /// The same server at the same place, with what its store has.
+    pub(crate) async fn start_apiserver_again(&mut self) {
+        let (store, port) = self.ports;
+        self.apiserver = Some(start_apiserver(&self.binary, self.folder.path(), store, port));
+        self.wait_for_apiserver().await;
     }
 
     pub(crate) async fn stop_controller(&mut self) {
@@ -278,10 +295,12 @@ fn start_etcd(binary: &Path, folder: &Path, client: u16, peer: u16) -> Process {
 }
 
 fn start_apiserver(binary: &Path, folder: &Path, etcd: u16, port: u16) -> Process {
-    let key = rcgen::KeyPair::generate().unwrap();
     let (private, public) = (folder.join("key.pem"), folder.join("key.pub"));
-    std::fs::write(&private, key.serialize_pem()).unwrap();
-    std::fs::write(&public, key.public_key_pem()).unwrap();
+    if !private.is_file() {
+        let key = rcgen::KeyPair::generate().unwrap();
+        std::fs::write(&private, key.serialize_pem()).unwrap();
+        std::fs::write(&public, key.public_key_pem()).unwrap();
+    }
     let tokens = folder.join("tokens.csv");
     std::fs::write(&tokens, "admin-token,admin,admin,\"system:masters\"\n").unwrap();
     let with = |flag: &str, value: &Path| format!("--{flag}={}", value.display());

@@ -42,6 +42,8 @@ async fn the_controller_keeps_its_promises_on_a_real_api_server() {
     trouble::undecodable_object(&mut lab).await;
     eprintln!("conflict");
     trouble::conflict(&mut lab).await;
+    eprintln!("the API server restarts");
+    trouble::the_api_server_restarts(&mut lab).await;
     eprintln!("deleted while the controller was down");
     trouble::deleted_while_the_controller_was_down(&mut lab).await;
     eprintln!("namespace deleted");

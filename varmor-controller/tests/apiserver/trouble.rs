@@ -119,6 +119,37 @@ pub(crate) async fn conflict(lab: &mut Lab) {
         .await;
 }
 
+/// The controller goes on where it was, and nothing is made anew.
+pub(crate) async fn the_api_server_restarts(lab: &mut Lab) {
+    let (policies, profiles) = (lab.policies("demo"), lab.profiles("demo"));
+    lab.create(&policies, object("VarmorPolicy", "kept", "BPF")).await;
+    let before = lab
+        .until("a profile", &profiles, "varmor-demo-kept", |_| true)
+        .await;
+    lab.stop_apiserver();
+    // Watches break and what is tried meanwhile fails.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(policies.get("kept").await.is_err(), "nobody answers");
+    lab.start_apiserver_again().await;
+    let change = json!({"spec": {"policy": {"enhanceProtect": {"hardeningRules": ["disallow-umount"]}}}});
+    lab.merge(&policies, "kept", change).await;
+    let after = lab
+        .until("the change", &profiles, "varmor-demo-kept", |one| {
+            one["metadata"]["generation"] == 2
+        })
+        .await;
+    assert_eq!(before["metadata"]["uid"], after["metadata"]["uid"]);
+    lab.create(&policies, object("VarmorPolicy", "later", "BPF"))
+        .await;
+    lab.until("a new one", &profiles, "varmor-demo-later", |_| true)
+        .await;
+    for name in ["kept", "later"] {
+        lab.delete(&policies, name).await;
+        lab.until_gone("it goes", &profiles, &format!("varmor-demo-{name}"))
+            .await;
+    }
+}
+
 pub(crate) async fn deleted_while_the_controller_was_down(lab: &mut Lab) {
     let (policies, profiles) = (lab.policies("demo"), lab.profiles("demo"));
     lab.create(&policies, object("VarmorPolicy", "orphan", "BPF"))
