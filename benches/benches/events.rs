@@ -18,27 +18,45 @@ const LINES: u32 = 100;
 /// Rules of the policy under which a log is decided again; they deny the files of the first tenants.
 const SIZES: &[u32] = &[10, 1_000];
 
+/// A record that netlink carries.
+struct Case<'t> {
+    name: &'static str,
+    kind: u32,
+    text: &'t str,
+    is_right: fn(&Record) -> bool,
+}
+
 /// Records of the kernel's audit.
 fn audit(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("events/audit");
     let longest = longest_file();
-    let cases: [(&str, u32, &str, fn(&Record) -> bool); 3] = [
-        ("apparmor", AVC, FILE, |record| {
-            record.get("name") == Some(b"/etc/shadow")
-        }),
-        ("apparmor-longest-path", AVC, &longest, |record| {
-            record.get("name").map(<[u8]>::len) == Some(LONGEST_PATH)
-        }),
-        ("seccomp", SECCOMP, SYSTEM_CALL, |record| {
-            record.number("syscall") == Some(101)
-        }),
+    let cases = [
+        Case {
+            name: "apparmor",
+            kind: AVC,
+            text: FILE,
+            is_right: |record| record.get("name") == Some(b"/etc/shadow"),
+        },
+        Case {
+            name: "apparmor-longest-path",
+            kind: AVC,
+            text: &longest,
+            is_right: |record| record.get("name").map(<[u8]>::len) == Some(LONGEST_PATH),
+        },
+        Case {
+            name: "seccomp",
+            kind: SECCOMP,
+            text: SYSTEM_CALL,
+            is_right: |record| record.number("syscall") == Some(101),
+        },
     ];
-    for (name, kind, text, is_right) in cases {
-        group.throughput(Throughput::Bytes(bytes(text)));
-        group.bench_function(name, |bencher| {
+    for case in cases {
+        group.throughput(Throughput::Bytes(bytes(case.text)));
+        group.bench_function(case.name, |bencher| {
             bencher.iter(|| {
-                let record = parse_body(kind, black_box(text.as_bytes())).expect("the record can be read");
-                assert!(is_right(&record));
+                let text = black_box(case.text.as_bytes());
+                let record = parse_body(case.kind, text).expect("the record can be read");
+                assert!((case.is_right)(&record));
                 record
             });
         });

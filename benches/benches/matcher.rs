@@ -9,7 +9,7 @@ use varmor_common::abi::PERM_READ;
 use varmor_common::compile::bpf::{Artefact, compile};
 use varmor_common::matcher::{PathView, Walk};
 
-const SIZES: &[u32] = &[1, 10, 100, 1_000, 10_000];
+const SIZES: &[u32] = &[1, 100, 10_000];
 /// Rules in force while the path grows.
 const RULES: u32 = 1_000;
 /// Names of a path, up to the deepest that the kernel's half judges.
