@@ -1,92 +1,30 @@
-//! Rule sets for the benches, with the answers that they must give.
+//! What the benches have in common: how they measure, and what they measure with.
+//!
+//! Times of a process on a machine that does other things as well show a trend and are no claim: what enforcement costs
+//! is counted in instructions, in a guest (`cargo xtask bench hooks`). Every bench asserts its answer before it is timed
+//! and, where that costs nothing beside the work, each time; a wrong answer ends the run.
+#![forbid(unsafe_code)]
 
-use varmor_common::policy::Enforcers;
-use varmor_common::profile::{Access, Object, Origin, Profile, Rule, Verdict};
+pub mod cluster;
+pub mod policies;
+pub mod records;
+pub mod rules;
 
-/// A shape of rules that grows with their number.
-#[derive(Clone, Copy, Debug)]
-pub struct Shape {
-    pub name: &'static str,
-    /// The pattern of rule n.
-    pub pattern: fn(u32) -> String,
-    /// A path of nine names that rule 0 denies.
-    pub denied: &'static str,
-    /// A path of nine names that no rule concerns.
-    pub allowed: &'static str,
-}
+use std::time::Duration;
 
-/// The shapes that policies are made of.
-pub const SHAPES: &[Shape] = &[
-    Shape {
-        name: "literal",
-        pattern: |n| format!("/a/b/c/d/e/f/g/h/file{n}"),
-        denied: "/a/b/c/d/e/f/g/h/file0",
-        allowed: "/a/b/c/d/e/f/g/x/file0",
-    },
-    Shape {
-        name: "folder",
-        pattern: |n| format!("/srv/tenant{n}/**"),
-        denied: "/srv/tenant0/c/d/e/f/g/h/i",
-        allowed: "/srv/tenant/c/d/e/f/g/h/i",
-    },
-    Shape {
-        name: "gap",
-        pattern: |n| format!("/a{n}/**/b{n}"),
-        denied: "/a0/b/c/d/e/f/g/h/b0",
-        allowed: "/a/b/c/d/e/f/g/h/b0",
-    },
-    Shape {
-        name: "ending",
-        pattern: |n| format!("*.ext{n}"),
-        denied: "/a/b/c/d/e/f/g/h/i.ext0",
-        allowed: "/a/b/c/d/e/f/g/h/i.txt",
-    },
-];
+use criterion::Criterion;
 
-/// A profile of `count` denying rules.
+/// Any key will do: decisions do not depend on it, and times hardly.
+pub const KEY: u64 = 0x5eed;
+
+/// How all benches measure.
 #[must_use]
-pub fn profile(shape: &Shape, count: u32) -> Profile {
-    let rules = (0..count).map(|number| {
-        let pattern = (shape.pattern)(number);
-        Rule {
-            id: pattern.clone(),
-            origin: Origin::default(),
-            verdict: Verdict::Deny,
-            object: Object::Path {
-                pattern,
-                access: Access::READ_WRITE,
-            },
-            enforcers: Enforcers::BPF,
-        }
-    });
-    Profile {
-        name: "varmor-bench".to_owned(),
-        rules: rules.collect(),
-        ..Profile::default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{SHAPES, profile};
-    use varmor_common::abi::PERM_READ;
-    use varmor_common::compile::bpf::compile;
-    use varmor_common::matcher::{PathView, Walk};
-
-    #[test]
-    fn every_shape_gives_its_answers_at_every_size() {
-        for shape in SHAPES {
-            for count in [1, 100] {
-                let artefact = compile(&profile(shape, count), 1).expect("the shapes compile");
-                let walk = Walk::new(&artefact, 1);
-                let denied = |path: &str| {
-                    walk.files(&PathView::from_path(path.as_bytes()), PERM_READ)
-                        .denied
-                        != 0
-                };
-                assert!(denied(shape.denied), "{} of {count}", shape.name);
-                assert!(!denied(shape.allowed), "{} of {count}", shape.name);
-            }
-        }
-    }
+pub fn settings() -> Criterion {
+    Criterion::default()
+        // Less than this is the machine and not the code.
+        .noise_threshold(0.05)
+        .sample_size(30)
+        .measurement_time(Duration::from_secs(3))
+        // The reports draw the resamples, which takes longer than to measure if there are as many as by default.
+        .nresamples(10_000)
 }
