@@ -126,10 +126,11 @@ fn hooks(profile: &Profile, descriptor: &Descriptor) -> HookGroups {
 /// The compiled form of one profile: the contents of its kernel tables.
 #[derive(Clone, Debug, Default)]
 pub struct Artefact {
-    /// `generation` and `slot` are filled in by the loader.
-    pub descriptor: Descriptor,
+    /// `generation` and `slot` are filled in by the loader. In a box because it is large and artefacts are moved.
+    pub descriptor: Box<Descriptor>,
     /// Index = state number. State 0 is a sink that says nothing.
     pub states: Vec<State>,
+    /// In the order of the keys, each once.
     pub transitions: Vec<(Transition, u32)>,
     /// Byte automaton of the component globs; `accept` = class number (0 = no class). Empty without globs.
     pub component_globs: Vec<GlobRow>,

@@ -1,6 +1,5 @@
 //! The kernel's decisions in user space: the same steps over the same tables. Used by explain, simulate and tests.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 
 use super::{
@@ -80,7 +79,6 @@ pub struct MountCall<'s> {
 pub struct Walk<'a> {
     artefact: &'a Artefact,
     key: u64,
-    transitions: HashMap<Transition, u32>,
 }
 
 impl Network for Walk<'_> {
@@ -105,7 +103,11 @@ impl Tables for Walk<'_> {
     }
 
     fn transition(&self, key: &Transition) -> Option<u32> {
-        self.transitions.get(key).copied()
+        let known = &self.artefact.transitions;
+        let found = known
+            .binary_search_by_key(key, |(transition, _)| *transition)
+            .ok()?;
+        Some(known[found].1)
     }
 }
 
@@ -113,11 +115,7 @@ impl<'a> Walk<'a> {
     /// `key` is the one that the artefact was compiled with.
     #[must_use]
     pub fn new(artefact: &'a Artefact, key: u64) -> Self {
-        Self {
-            artefact,
-            key,
-            transitions: artefact.transitions.iter().copied().collect(),
-        }
+        Self { artefact, key }
     }
 
     /// The verdict on file permissions (`abi::PERM_*`).

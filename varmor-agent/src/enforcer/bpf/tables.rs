@@ -221,12 +221,12 @@ impl Tables {
         indexes: &[u32],
         artefact: &Artefact,
     ) -> Result<Array<MapData, Shared<Descriptor>>, EnforcerError> {
-        let mut base = artefact.descriptor;
+        let mut base = artefact.descriptor.clone();
         for ((_, domain), &index) in artefact.domains.iter().zip(&indexes[1..]) {
             let descriptor = Descriptor {
                 slot: base.slot,
                 generation: base.generation,
-                ..domain.descriptor
+                ..*domain.descriptor
             };
             self.fill(index, domain, &descriptor)?;
         }

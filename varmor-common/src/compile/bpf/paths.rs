@@ -129,6 +129,7 @@ pub(super) fn compile(
     }
     artefact.states = built.states;
     artefact.transitions = built.transitions;
+    artefact.transitions.sort_unstable();
     artefact.component_globs = built.names.rows;
     Ok(())
 }
