@@ -44,7 +44,7 @@ pub(super) struct Args {
 }
 
 /// The programs of the guest.
-struct Programs {
+pub(super) struct Programs {
     varmor: PathBuf,
     guest: PathBuf,
 }
@@ -67,13 +67,10 @@ pub(super) fn command(args: &Args) -> Result<ExitCode> {
             println!("{kernel}: {}", report.compare(&second));
         }
         if whole {
-            let folder = workspace::target().join("bench");
-            let base = folder.join(format!("hooks-{kernel}"));
-            // A name with dots has no extension that could be replaced.
-            let file = |ending: &str| PathBuf::from(format!("{}.{ending}", base.display()));
-            workspace::write_file(&file("json"), report.json()?)?;
-            workspace::write_file(&file("md"), report.markdown())?;
-            println!("{}", file("md").display());
+            println!(
+                "{}",
+                write(&report, &workspace::target().join("bench"))?.display()
+            );
             print!("{}", report.verdicts());
             good &= report.problems().is_empty();
         } else if let ([operation], [system]) = (&*args.operation, &*args.system) {
@@ -94,7 +91,17 @@ pub(super) fn command(args: &Args) -> Result<ExitCode> {
     })
 }
 
-fn programs(folder: Option<&Path>) -> Result<Programs> {
+/// Writes the report as JSON and Markdown; returns the file that people read.
+pub(super) fn write(report: &Report, folder: &Path) -> Result<PathBuf> {
+    let base = folder.join(format!("hooks-{}", report.kernel));
+    // A name with dots has no extension that could be replaced.
+    let file = |ending: &str| PathBuf::from(format!("{}.{ending}", base.display()));
+    workspace::write_file(&file("json"), report.json()?)?;
+    workspace::write_file(&file("md"), report.markdown())?;
+    Ok(file("md"))
+}
+
+pub(super) fn programs(folder: Option<&Path>) -> Result<Programs> {
     let programs = if let Some(folder) = folder {
         Programs {
             varmor: folder.join("varmor"),
@@ -154,7 +161,7 @@ fn plan(args: &Args) -> Result<Plan> {
     })
 }
 
-fn measure(kernel: Series, plan: &Plan, programs: &Programs) -> Result<Report> {
+pub(super) fn measure(kernel: Series, plan: &Plan, programs: &Programs) -> Result<Report> {
     let scratch = workspace::Scratch::new(&format!("bench-{kernel}"))?;
     let compiler = Compiler::new(kernel, &programs.guest, scratch.path())?;
     let mut shares = systems::write_files(scratch.path(), |profile| compiler.compile(profile))?;

@@ -1,12 +1,14 @@
 //! `bench`: what enforcement costs, in instructions that a guest counts.
 
 mod apparmor;
+mod gate;
 mod hooks;
 pub(crate) mod load;
 mod operations;
 mod policy;
 mod protocol;
 mod report;
+mod stats;
 mod systems;
 mod verdict;
 
@@ -26,11 +28,17 @@ enum Command {
     Hooks(hooks::Args),
     /// What each kernel's verifier says about each program
     Load(load::Args),
+    /// Fails when an operation costs more than the committed baseline says
+    Ci(gate::Args),
+    /// The statistics against series whose answer is known
+    Selftest(stats::selftest::Args),
 }
 
 pub(crate) fn command(args: &Args) -> Result<ExitCode> {
     match &args.command {
         Command::Hooks(args) => hooks::command(args),
         Command::Load(args) => load::command(args),
+        Command::Selftest(args) => Ok(stats::selftest::command(args)),
+        Command::Ci(args) => gate::command(args),
     }
 }

@@ -30,9 +30,14 @@ pub(super) fn with_rules(family: &str, rules: usize) -> String {
     format!("{family}-{rules}")
 }
 
+/// Whether the measured task is under a policy of the product.
+pub(super) fn is_protected(name: &str) -> bool {
+    name.starts_with("protected-")
+}
+
 /// Whether the product is loaded for a system.
 pub(super) fn uses_product(name: &str) -> bool {
-    [UNPROTECTED, UNCONCERNED, EMPTY].contains(&name) || name.starts_with("protected-")
+    [UNPROTECTED, UNCONCERNED, EMPTY].contains(&name) || is_protected(name)
 }
 
 /// All systems, in the order in which they are measured.
