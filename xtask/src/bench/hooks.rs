@@ -158,13 +158,25 @@ fn plan(args: &Args) -> Result<Plan> {
             .map(operations::Operation::work)
             .collect(),
         count_hooks: true,
+        salt: 0,
     })
 }
 
 pub(super) fn measure(kernel: Series, plan: &Plan, programs: &Programs) -> Result<Report> {
+    measure_with(kernel, plan, programs, None)
+}
+
+/// Boots a guest with these security modules, or all that the product works with, and lets it carry the plan out.
+pub(super) fn measure_with(
+    kernel: Series,
+    plan: &Plan,
+    programs: &Programs,
+    lsm: Option<&str>,
+) -> Result<Report> {
     let scratch = workspace::Scratch::new(&format!("bench-{kernel}"))?;
     let compiler = Compiler::new(kernel, &programs.guest, scratch.path())?;
-    let mut shares = systems::write_files(scratch.path(), |profile| compiler.compile(profile))?;
+    let mut shares =
+        systems::write_files(scratch.path(), &plan.systems, |profile| compiler.compile(profile))?;
     let file = scratch.path().join(PLAN);
     workspace::write_file(&file, serde_json::to_vec(plan)?)?;
     shares.push(Share::new(file, format!("{FOLDER}/{PLAN}")));
@@ -176,6 +188,9 @@ pub(super) fn measure(kernel: Series, plan: &Plan, programs: &Programs) -> Resul
     guest.smp = 1;
     guest.timeout = Duration::from_mins(40);
     guest.shares = shares;
+    if let Some(lsm) = lsm {
+        lsm.clone_into(&mut guest.lsm);
+    }
     let mut report = Report::new(kernel);
     let mut text = Vec::new();
     let outcome = progress::timed(&format!("guest {kernel} that counts instructions"), || {

@@ -6,7 +6,9 @@ mod hooks;
 pub(crate) mod load;
 mod operations;
 mod policy;
+mod preset;
 mod protocol;
+mod record;
 mod report;
 mod stats;
 mod systems;
@@ -28,6 +30,8 @@ enum Command {
     Hooks(hooks::Args),
     /// What each kernel's verifier says about each program
     Load(load::Args),
+    /// Measures one table and writes it
+    Preset(preset::Args),
     /// Fails when an operation costs more than the committed baseline says
     Ci(gate::Args),
     /// The statistics against series whose answer is known
@@ -39,6 +43,7 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
         Command::Hooks(args) => hooks::command(args),
         Command::Load(args) => load::command(args),
         Command::Selftest(args) => Ok(stats::selftest::command(args)),
+        Command::Preset(args) => preset::command(args),
         Command::Ci(args) => gate::command(args),
     }
 }

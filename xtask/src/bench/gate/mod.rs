@@ -85,6 +85,7 @@ fn measure(args: &Args) -> Result<Counts> {
         systems: systems::all(),
         operations: operations::ALL.iter().map(operations::Operation::work).collect(),
         count_hooks: false,
+        salt: 0,
     };
     plan.systems.retain(|system| {
         let name = system.name.as_str();
