@@ -3,11 +3,12 @@
 use std::{
     collections::BTreeMap,
     fmt::Write,
+    fs,
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -59,6 +60,14 @@ pub(super) struct Sample {
     pub(super) block: usize,
     pub(super) rep: usize,
     pub(super) value: f64,
+}
+
+impl Summary {
+    pub(super) fn read(folder: &Path) -> Result<Self> {
+        let file = folder.join(SUMMARY);
+        let text = fs::read(&file).with_context(|| format!("read {}", file.display()))?;
+        serde_json::from_slice(&text).with_context(|| format!("understand {}", file.display()))
+    }
 }
 
 /// The folder of one run.
@@ -169,8 +178,58 @@ fn utc(seconds: u64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{field, utc};
+pub(super) mod tests {
+    use std::collections::BTreeMap;
+
+    use super::{Backend, Cell, Estimate, Summary, Verdict, field, utc};
+
+    /// A run of one workload under a policy of 8 rules, and without one.
+    pub(in crate::bench) fn summary(overhead: f64) -> Summary {
+        let cell = |system: &str, column: &str, value: f64| Cell {
+            suite: "unixbench".to_owned(),
+            workload: "ubench-execl".to_owned(),
+            row: "Execl Throughput".to_owned(),
+            system: system.to_owned(),
+            column: column.to_owned(),
+            kernel: "6.1".to_owned(),
+            value: Some(value),
+            estimate: None,
+            detectable: None,
+            verdict: None,
+            reason: None,
+        };
+        let nothing = cell("nothing", "Not installed", 500_000.0);
+        let estimate = Estimate {
+            blocks: 3,
+            overhead,
+            low: overhead - 0.001,
+            high: overhead + 0.001,
+        };
+        let protected = Cell {
+            estimate: Some(estimate),
+            detectable: Some(0.001),
+            verdict: Some(Verdict::Slower),
+            ..cell("protected-8", "8 rules", 500_000.0 * overhead.exp())
+        };
+        Summary {
+            preset: "seed-unixbench".to_owned(),
+            scale: "smoke".to_owned(),
+            backend: Backend::TcgIcount,
+            unit: "guest instructions".to_owned(),
+            kernels: BTreeMap::from([("6.1".to_owned(), "6.1.0-x".to_owned())]),
+            cells: vec![nothing, protected],
+        }
+    }
+
+    #[test]
+    fn summary_is_read_as_it_was_written() {
+        let text = serde_json::to_string(&summary(0.02)).unwrap();
+        assert_eq!(serde_json::from_str::<Summary>(&text).unwrap(), summary(0.02));
+        assert!(
+            text.contains("\"tcg-icount\"") && text.contains("\"slower\""),
+            "{text}"
+        );
+    }
 
     #[test]
     fn seconds_become_a_date() {
