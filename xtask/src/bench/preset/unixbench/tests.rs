@@ -52,7 +52,7 @@ pub(super) const ALL: &[Test] = &[
     Test {
         units: 8,
         remark: STATIC,
-        batches: 15,
+        batches: 11,
         ..test(
             "ubench-execl",
             "Execl Throughput",
@@ -91,12 +91,12 @@ pub(super) const ALL: &[Test] = &[
         "a counter goes to another process and back, one processor",
     ),
     Test {
-        batches: 31,
+        batches: 21,
         ..test("ubench-spawn", "Process Creation", 6, "fork, exit, wait")
     },
     Test {
         remark: ONE_SHELL,
-        batches: 11,
+        batches: 5,
         ..test(
             "ubench-shell1",
             "Shell Scripts (1 concurrent)",
@@ -106,7 +106,7 @@ pub(super) const ALL: &[Test] = &[
     },
     Test {
         remark: ONE_SHELL,
-        batches: 5,
+        batches: 3,
         ..test(
             "ubench-shell8",
             "Shell Scripts (8 concurrent)",
