@@ -208,8 +208,12 @@ mod tests {
 
     #[test]
     fn policy_is_compared_with_both_ends_of_the_boot() {
-        let cells = measured(&[boot(100_000, 100_000, 102_000), boot(200_000, 200_000, 204_000)]);
-        assert_eq!(cells[0].value, Some(75_000.0));
+        let cells = measured(&[
+            boot(100_000, 100_000, 102_000),
+            boot(200_000, 200_000, 204_000),
+            boot(100_000, 100_000, 102_000),
+        ]);
+        assert_eq!(cells[0].value, Some(50_000.0));
         assert_eq!(cells[0].estimate, None);
         let overhead = cells[1].estimate.unwrap().overhead;
         assert!((overhead - 1.02_f64.ln()).abs() < 1e-12);
@@ -218,7 +222,11 @@ mod tests {
 
     #[test]
     fn boot_that_moves_by_more_than_the_policy_costs_says_nothing() {
-        let cells = measured(&[boot(100_000, 103_000, 102_500), boot(100_000, 103_000, 102_500)]);
+        let cells = measured(&[
+            boot(100_000, 103_000, 102_500),
+            boot(100_000, 103_000, 102_500),
+            boot(100_000, 103_000, 102_500),
+        ]);
         assert_eq!(cells[1].verdict, Some(Verdict::Inconclusive));
     }
 

@@ -97,6 +97,7 @@ pub(super) fn run(settings: &Settings) -> Result<ExitCode> {
         .kernel
         .map_or(Series::ALL.to_vec(), |kernel| vec![kernel]);
     let (rounds, runs) = size(settings.scale);
+    let rounds = settings.boots.unwrap_or(rounds);
     let folder = Folder::new("seed-lsmperf")?;
     let mut all = Vec::new();
     for number in 0..rounds {

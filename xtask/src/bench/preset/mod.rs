@@ -19,6 +19,9 @@ pub(super) struct Args {
     /// How much is measured
     #[arg(long, default_value = "smoke")]
     scale: Scale,
+    /// Boots of each guest, at least 3 for an interval [default: by scale]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
+    boots: Option<u32>,
     /// Only this kernel [default: 6.1; seed-lsmperf: all four]
     #[arg(long)]
     kernel: Option<Series>,
@@ -29,7 +32,7 @@ pub(super) struct Args {
 
 #[derive(Clone, Copy, ValueEnum)]
 pub(super) enum Preset {
-    /// The tests of `UnixBench` under 0, 1, 2, 4, 8, 50 and 1,000 rules
+    /// The tests of UnixBench under 0, 1, 2, 4, 8, 50 and 1,000 rules
     SeedUnixbench,
     /// The eventfd workload of lsm-perf over kernels and sets of security modules
     SeedLsmperf,
@@ -39,7 +42,7 @@ pub(super) enum Preset {
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 enum Scale {
-    /// Whether it works, and numbers without much of an interval
+    /// Whether it works: one boot, numbers without an interval
     Smoke,
     /// Numbers to report
     Std,
@@ -57,6 +60,7 @@ impl Scale {
 /// What every preset is given.
 struct Settings {
     scale: Scale,
+    boots: Option<u32>,
     kernel: Option<Series>,
     programs: Programs,
 }
@@ -65,6 +69,7 @@ pub(super) fn command(args: &Args) -> Result<ExitCode> {
     tools::need(tools::GUEST)?;
     let settings = Settings {
         scale: args.scale,
+        boots: args.boots,
         kernel: args.kernel,
         programs: hooks::programs(args.programs.as_deref())?,
     };

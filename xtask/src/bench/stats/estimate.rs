@@ -14,6 +14,8 @@ const TAIL: f64 = 0.025;
 const MAD_TO_SIGMA: f64 = 1.4826;
 /// The standard error of a median is so many times that of a mean.
 const COST_OF_MEDIAN: f64 = 1.253;
+/// Fewer blocks say nothing about how much blocks differ.
+const LEAST_BLOCKS: usize = 3;
 /// An error of the first kind in 20 cases, of the second kind in 5.
 const POWER: f64 = 2.8;
 
@@ -151,11 +153,13 @@ pub(in crate::bench) fn detectable(same: &[f64]) -> f64 {
 }
 
 /// An overhead that nobody would mind is equivalent even where it is certain. One that is larger than the margin must also be
-/// larger than what the run could see, or it is not called a difference.
+/// larger than what the run could see, or it is not called a difference. Fewer than three blocks decide nothing.
 pub(in crate::bench) fn judge(estimate: &Estimate, detectable: f64, margin: f64) -> Verdict {
     let margin = margin.ln_1p();
     let certain = estimate.overhead.abs() > margin.max(detectable);
-    if estimate.low > -margin && estimate.high < margin {
+    if estimate.blocks < LEAST_BLOCKS {
+        Verdict::Inconclusive
+    } else if estimate.low > -margin && estimate.high < margin {
         Verdict::Equivalent
     } else if certain && estimate.low > 0.0 {
         Verdict::Slower
@@ -211,6 +215,14 @@ mod tests {
         // 2.8 · 1.253 · 1.4826 · 0.01 / √50
         assert!((detectable(&same) - 0.007_356).abs() < 1e-5);
         assert!(detectable(&[]).is_infinite());
+    }
+
+    #[test]
+    fn two_blocks_are_too_few_for_a_verdict() {
+        let found = estimate(&[0.02, 0.02], 1).unwrap();
+        assert_eq!(judge(&found, 0.0, 0.01), Verdict::Inconclusive);
+        let found = estimate(&[0.02, 0.02, 0.02], 1).unwrap();
+        assert_eq!(judge(&found, 0.0, 0.01), Verdict::Slower);
     }
 
     #[test]

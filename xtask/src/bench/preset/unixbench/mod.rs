@@ -50,10 +50,10 @@ fn conditions() -> Vec<Condition> {
 
 pub(super) fn run(settings: &Settings) -> Result<ExitCode> {
     let kernel = settings.kernel.unwrap_or(Series::V6_1);
-    let boots: u32 = match settings.scale {
-        Scale::Smoke => 3,
+    let boots = settings.boots.unwrap_or(match settings.scale {
+        Scale::Smoke => 1,
         Scale::Std => 7,
-    };
+    });
     let folder = Folder::new("seed-unixbench")?;
     let conditions = conditions();
     let mut reports = Vec::new();

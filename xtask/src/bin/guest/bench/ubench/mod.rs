@@ -1,4 +1,4 @@
-//! The tests of the index of `UnixBench`, written anew from a description of what each does, with a fixed amount of work.
+//! The tests of the index of UnixBench, written anew from a description of what each does, with a fixed amount of work.
 //! What they take from this guest instead of from a distribution is said where they are reported.
 
 mod calls;
