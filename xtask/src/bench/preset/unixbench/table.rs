@@ -91,7 +91,7 @@ impl<'a> Table<'a> {
         let blocks = blocks.map(|estimate| estimate.blocks).max().unwrap_or_default();
         let mut text = format!(
             "# UnixBench's tests, kernel {}, scale {}\n\nScore in percent of *Not installed* (higher is better): units of \
-             work per guest instruction, backend `{}`, {blocks} boots. Every enforcer has so many rules of each kind \
+             work per guest instruction, backend `{}`, boots: {blocks}. Every enforcer has so many rules of each kind \
              (capability, file, process, socket, address, mount; AppArmor knows no addresses), none of which matches. \
              *Installed/No rules* is the mode AlwaysAllow. Instructions are not time: no cache, no mispredicted branch. The tests are \
              equivalents, written from a description; only their ratios mean something.\n\n",
@@ -153,7 +153,7 @@ impl<'a> Table<'a> {
     fn overheads(&self, text: &mut String) {
         text.push_str(
             "\n## Overheads\n\nInstructions per unit of work more than without an enforcer: median of the boots, 95 % interval, smallest overhead \
-             that this run can see (from *Not installed* against itself), verdict.\n\n\
+             that this run can see (from *Not installed* against itself), verdict (none with fewer than 3 boots).\n\n\
              | test | system | instructions | overhead % | interval | detectable % | verdict |\n|---|---|---:|---:|---|---:|---|\n",
         );
         for (workload, row) in rows() {
