@@ -77,6 +77,11 @@ impl Kernel {
         progress::timed(&format!("fetch kernel {series}"), || fetch(series, &parent))
     }
 
+    /// A kernel of the cache, if it is there.
+    pub(crate) fn cached(series: Series) -> Result<Option<Self>> {
+        newest_cached(series, &workspace::cache().join("kernels").join(series.name()))
+    }
+
     /// The uncompressed content of a module, by its path below `kernel/` without the ending.
     pub(crate) fn module(&self, name: &str) -> Result<Vec<u8>> {
         let stem = self.modules.join("kernel").join(name);

@@ -44,7 +44,7 @@ pub(super) struct Args {
 }
 
 /// The programs of the guest.
-struct Programs {
+pub(super) struct Programs {
     varmor: PathBuf,
     guest: PathBuf,
 }
@@ -67,13 +67,10 @@ pub(super) fn command(args: &Args) -> Result<ExitCode> {
             println!("{kernel}: {}", report.compare(&second));
         }
         if whole {
-            let folder = workspace::target().join("bench");
-            let base = folder.join(format!("hooks-{kernel}"));
-            // A name with dots has no extension that could be replaced.
-            let file = |ending: &str| PathBuf::from(format!("{}.{ending}", base.display()));
-            workspace::write_file(&file("json"), report.json()?)?;
-            workspace::write_file(&file("md"), report.markdown())?;
-            println!("{}", file("md").display());
+            println!(
+                "{}",
+                write(&report, &workspace::target().join("bench"))?.display()
+            );
             print!("{}", report.verdicts());
             good &= report.problems().is_empty();
         } else if let ([operation], [system]) = (&*args.operation, &*args.system) {
@@ -94,7 +91,17 @@ pub(super) fn command(args: &Args) -> Result<ExitCode> {
     })
 }
 
-fn programs(folder: Option<&Path>) -> Result<Programs> {
+/// Writes the report as JSON and Markdown; returns the file that people read.
+pub(super) fn write(report: &Report, folder: &Path) -> Result<PathBuf> {
+    let base = folder.join(format!("hooks-{}", report.kernel));
+    // A name with dots has no extension that could be replaced.
+    let file = |ending: &str| PathBuf::from(format!("{}.{ending}", base.display()));
+    workspace::write_file(&file("json"), report.json()?)?;
+    workspace::write_file(&file("md"), report.markdown())?;
+    Ok(file("md"))
+}
+
+pub(super) fn programs(folder: Option<&Path>) -> Result<Programs> {
     let programs = if let Some(folder) = folder {
         Programs {
             varmor: folder.join("varmor"),
@@ -151,13 +158,25 @@ fn plan(args: &Args) -> Result<Plan> {
             .map(operations::Operation::work)
             .collect(),
         count_hooks: true,
+        salt: 0,
     })
 }
 
-fn measure(kernel: Series, plan: &Plan, programs: &Programs) -> Result<Report> {
+pub(super) fn measure(kernel: Series, plan: &Plan, programs: &Programs) -> Result<Report> {
+    measure_with(kernel, plan, programs, None)
+}
+
+/// Boots a guest with these security modules, or all that the product works with, and lets it carry the plan out.
+pub(super) fn measure_with(
+    kernel: Series,
+    plan: &Plan,
+    programs: &Programs,
+    lsm: Option<&str>,
+) -> Result<Report> {
     let scratch = workspace::Scratch::new(&format!("bench-{kernel}"))?;
     let compiler = Compiler::new(kernel, &programs.guest, scratch.path())?;
-    let mut shares = systems::write_files(scratch.path(), |profile| compiler.compile(profile))?;
+    let mut shares =
+        systems::write_files(scratch.path(), &plan.systems, |profile| compiler.compile(profile))?;
     let file = scratch.path().join(PLAN);
     workspace::write_file(&file, serde_json::to_vec(plan)?)?;
     shares.push(Share::new(file, format!("{FOLDER}/{PLAN}")));
@@ -169,6 +188,9 @@ fn measure(kernel: Series, plan: &Plan, programs: &Programs) -> Result<Report> {
     guest.smp = 1;
     guest.timeout = Duration::from_mins(40);
     guest.shares = shares;
+    if let Some(lsm) = lsm {
+        lsm.clone_into(&mut guest.lsm);
+    }
     let mut report = Report::new(kernel);
     let mut text = Vec::new();
     let outcome = progress::timed(&format!("guest {kernel} that counts instructions"), || {

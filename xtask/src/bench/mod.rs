@@ -1,12 +1,19 @@
 //! `bench`: what enforcement costs, in instructions that a guest counts.
 
 mod apparmor;
+mod catalogue;
+mod compare;
+mod gate;
 mod hooks;
 pub(crate) mod load;
 mod operations;
+mod page;
 mod policy;
+mod preset;
 mod protocol;
+mod record;
 mod report;
+mod stats;
 mod systems;
 mod verdict;
 
@@ -26,11 +33,32 @@ enum Command {
     Hooks(hooks::Args),
     /// What each kernel's verifier says about each program
     Load(load::Args),
+    /// Measures one table and writes it
+    Preset(preset::Args),
+    /// Runs of presets as HTML with charts
+    Report(page::Args),
+    /// Two runs of a preset, cell by cell
+    Compare(compare::Args),
+    /// What can be measured
+    List,
+    /// Whether this machine can measure, and what is missing
+    Doctor,
+    /// Fails when an operation costs more than the committed baseline says
+    Ci(gate::Args),
+    /// The statistics against series whose answer is known
+    Selftest(stats::selftest::Args),
 }
 
 pub(crate) fn command(args: &Args) -> Result<ExitCode> {
     match &args.command {
         Command::Hooks(args) => hooks::command(args),
         Command::Load(args) => load::command(args),
+        Command::Selftest(args) => Ok(stats::selftest::command(args)),
+        Command::Preset(args) => preset::command(args),
+        Command::Report(args) => page::command(args),
+        Command::Compare(args) => compare::command(args),
+        Command::List => Ok(catalogue::list()),
+        Command::Doctor => catalogue::doctor(),
+        Command::Ci(args) => gate::command(args),
     }
 }

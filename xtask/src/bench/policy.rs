@@ -136,6 +136,11 @@ pub(super) fn one_capability() -> String {
     text
 }
 
+/// A policy that allows everything.
+pub(super) fn always_allow() -> String {
+    header("AlwaysAllow")
+}
+
 /// The profile with the same rules, as far as `AppArmor` has such: it knows no destinations.
 pub(super) fn apparmor(name: &str, rules: usize) -> String {
     let mut text = format!(

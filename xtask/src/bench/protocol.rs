@@ -17,6 +17,10 @@ pub(crate) struct Plan {
     pub(crate) operations: Vec<Work>,
     /// Also tell which hooks each operation passes, and how often.
     pub(crate) count_hooks: bool,
+    /// Moves the measuring process in memory and in time: what a boot happens to look like is in every number of it, and is
+    /// different with another salt.
+    #[serde(default)]
+    pub(crate) salt: u32,
 }
 
 /// Something that is active while operations are measured.

@@ -34,6 +34,8 @@ struct Sample {
     rounds: u32,
     /// Instructions of each batch, smallest first.
     batches: Vec<u64>,
+    /// In the order in which they were measured.
+    measured: Vec<u64>,
 }
 
 impl Sample {
@@ -79,20 +81,25 @@ impl Report {
                 system,
                 operation,
                 rounds,
-                mut batches,
+                batches: measured,
             } => {
-                if batches.is_empty() || rounds == 0 {
+                if measured.is_empty() || rounds == 0 {
                     self.problems
                         .push(format!("{system}, {operation}: nothing was measured"));
                     return None;
                 }
+                let mut batches = measured.clone();
                 batches.sort_unstable();
                 let new = !self.systems.contains(&system);
                 if new {
                     self.systems.push(system.clone());
                 }
-                self.samples
-                    .insert((system.clone(), operation), Sample { rounds, batches });
+                let sample = Sample {
+                    rounds,
+                    batches,
+                    measured,
+                };
+                self.samples.insert((system.clone(), operation), sample);
                 return new.then_some(system);
             }
             Line::Hooks { operation, passes } => {
@@ -134,6 +141,16 @@ impl Report {
     /// Instructions of an operation under a system.
     pub(super) fn total(&self, system: &str, operation: &str) -> Option<f64> {
         self.sample(system, operation).map(Sample::median)
+    }
+
+    /// Instructions of an operation in each batch, in the order of time.
+    pub(super) fn values(&self, system: &str, operation: &str) -> Vec<f64> {
+        let sample = self.sample(system, operation);
+        let values = sample.map(|sample| {
+            let batches = sample.measured.iter();
+            batches.map(|batch| sample.per_operation(*batch)).collect()
+        });
+        values.unwrap_or_default()
     }
 
     /// Instructions that a system adds to an operation.

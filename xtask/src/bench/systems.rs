@@ -22,6 +22,8 @@ pub(super) const NOTHING: &str = "nothing";
 pub(super) const NOTHING_AGAIN: &str = "nothing-again";
 pub(super) const EMPTY: &str = "empty";
 pub(super) const UNPROTECTED: &str = "unprotected";
+/// Under a policy that allows everything.
+pub(super) const ALWAYS_ALLOW: &str = "always-allow";
 /// A neighbour's policy needs none of the operation's hooks.
 pub(super) const UNCONCERNED: &str = "unconcerned";
 
@@ -30,9 +32,14 @@ pub(super) fn with_rules(family: &str, rules: usize) -> String {
     format!("{family}-{rules}")
 }
 
+/// Whether the measured task is under a policy of the product.
+pub(super) fn is_protected(name: &str) -> bool {
+    name.starts_with("protected-")
+}
+
 /// Whether the product is loaded for a system.
 pub(super) fn uses_product(name: &str) -> bool {
-    [UNPROTECTED, UNCONCERNED, EMPTY].contains(&name) || name.starts_with("protected-")
+    [UNPROTECTED, UNCONCERNED, EMPTY].contains(&name) || is_protected(name)
 }
 
 /// All systems, in the order in which they are measured.
@@ -42,7 +49,7 @@ pub(super) fn all() -> Vec<System> {
         setup,
     };
     let mut systems = vec![
-        system(NOTHING, Setup::Nothing),
+        nothing(NOTHING),
         system(
             UNPROTECTED,
             Setup::Beside {
@@ -62,49 +69,97 @@ pub(super) fn all() -> Vec<System> {
             },
         ),
     ];
-    for rules in PROTECTED {
-        let policy = policy_file(rules);
-        systems.push(system(&with_rules("protected", rules), Setup::Under { policy }));
-    }
-    for rules in OTHERS {
-        let profile = format!("bench-{rules}");
-        let file = format!("apparmor-{rules}.bin");
-        systems.push(system(
-            &with_rules("apparmor", rules),
-            Setup::AppArmor { profile, file },
-        ));
-    }
-    for rules in OTHERS {
-        systems.push(system(&with_rules("seccomp", rules), Setup::Seccomp { rules }));
-    }
-    systems.push(system(NOTHING_AGAIN, Setup::Nothing));
+    systems.extend(PROTECTED.map(protected));
+    systems.extend(OTHERS.map(apparmor));
+    systems.extend(OTHERS.map(seccomp));
+    systems.push(nothing(NOTHING_AGAIN));
     systems
 }
 
 const UNCONCERNED_POLICY: &str = "unconcerned.yaml";
+const ALWAYS_ALLOW_POLICY: &str = "always-allow.yaml";
 
 fn policy_file(rules: usize) -> String {
     format!("policy-{rules}.yaml")
 }
 
-/// Writes every file that some system names: all guests get the same bytes, whatever they measure. `compile` makes
-/// an `AppArmor` profile loadable.
-pub(super) fn write_files(folder: &Path, compile: impl Fn(&str) -> Result<Vec<u8>>) -> Result<Vec<Share>> {
-    let mut files: BTreeMap<String, Vec<u8>> = BTreeMap::new();
-    files.insert(
-        UNCONCERNED_POLICY.to_owned(),
-        policy::one_capability().into_bytes(),
-    );
-    for rules in PROTECTED {
-        files.insert(policy_file(rules), policy::varmor(rules).into_bytes());
+/// The number of rules that a file's name tells.
+fn number_in(file: &str) -> Result<usize> {
+    file.trim_matches(|c: char| !c.is_ascii_digit())
+        .parse()
+        .with_context(|| format!("read the number in {file}"))
+}
+
+/// The kernel as it booted.
+pub(super) fn nothing(name: &str) -> System {
+    System {
+        name: name.to_owned(),
+        setup: Setup::Nothing,
     }
-    for system in all() {
-        if let Setup::AppArmor { profile, file } = system.setup {
-            let rules = file.trim_matches(|c: char| !c.is_ascii_digit());
-            let rules = rules
-                .parse()
-                .with_context(|| format!("read the number in {file}"))?;
-            files.insert(file, compile(&policy::apparmor(&profile, rules))?);
+}
+
+/// The product in the mode that allows everything.
+pub(super) fn always_allow() -> System {
+    System {
+        name: ALWAYS_ALLOW.to_owned(),
+        setup: Setup::Under {
+            policy: ALWAYS_ALLOW_POLICY.to_owned(),
+        },
+    }
+}
+
+/// The product with so many rules of each kind.
+pub(super) fn protected(rules: usize) -> System {
+    System {
+        name: with_rules("protected", rules),
+        setup: Setup::Under {
+            policy: policy_file(rules),
+        },
+    }
+}
+
+/// `AppArmor` with so many rules of each kind.
+pub(super) fn apparmor(rules: usize) -> System {
+    System {
+        name: with_rules("apparmor", rules),
+        setup: Setup::AppArmor {
+            profile: format!("bench-{rules}"),
+            file: format!("apparmor-{rules}.bin"),
+        },
+    }
+}
+
+/// A filter that refuses so many calls.
+pub(super) fn seccomp(rules: usize) -> System {
+    System {
+        name: with_rules("seccomp", rules),
+        setup: Setup::Seccomp { rules },
+    }
+}
+
+/// Writes every file that some system names, of these or of the usual ones: all guests get the same bytes, whatever they
+/// measure. `compile` makes an `AppArmor` profile loadable.
+pub(super) fn write_files(
+    folder: &Path,
+    systems: &[System],
+    compile: impl Fn(&str) -> Result<Vec<u8>>,
+) -> Result<Vec<Share>> {
+    let mut files: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+    for system in all().iter().chain(systems) {
+        match &system.setup {
+            Setup::AppArmor { profile, file } if !files.contains_key(file) => {
+                let content = compile(&policy::apparmor(profile, number_in(file)?))?;
+                files.insert(file.clone(), content);
+            }
+            Setup::Empty { policy } | Setup::Beside { policy } | Setup::Under { policy } => {
+                let content = match policy.as_str() {
+                    UNCONCERNED_POLICY => policy::one_capability(),
+                    ALWAYS_ALLOW_POLICY => policy::always_allow(),
+                    _ => policy::varmor(number_in(policy)?),
+                };
+                files.insert(policy.clone(), content.into_bytes());
+            }
+            Setup::AppArmor { .. } | Setup::Nothing | Setup::Seccomp { .. } => {}
         }
     }
     for (name, content) in &files {

@@ -25,6 +25,10 @@ pub(super) struct Args {
     command: Vec<String>,
 }
 
+/// Where the command is measured, as deep as the cgroup of `varmor run`: to switch between tasks of a cgroup, and to make one in it,
+/// costs more than in the root (pressure is accounted on every level), and that is no enforcer's doing.
+const CGROUP: &str = "/sys/fs/cgroup/bench";
+
 /// Calls that no measured operation makes.
 const REFUSED: [libc::c_long; 52] = [
     libc::SYS_ptrace,
@@ -82,6 +86,13 @@ const REFUSED: [libc::c_long; 52] = [
 ];
 
 pub(super) fn launch(args: &Args) -> Result<()> {
+    if args.kept {
+        // The command keeps this process id, and makes a cgroup of its own.
+        kept::restore(std::process::id())?;
+    } else {
+        fs::create_dir_all(CGROUP).with_context(|| format!("make {CGROUP}"))?;
+        fs::write(format!("{CGROUP}/cgroup.procs"), "0").with_context(|| format!("enter {CGROUP}"))?;
+    }
     if let Some(profile) = &args.apparmor {
         let file = "/proc/self/attr/exec";
         fs::write(file, format!("exec {profile}"))
@@ -89,10 +100,6 @@ pub(super) fn launch(args: &Args) -> Result<()> {
     }
     if let Some(rules) = args.seccomp {
         raw::filter_system_calls(&filter(rules)?).context("install the seccomp filter")?;
-    }
-    if args.kept {
-        // The command keeps this process id.
-        kept::restore(std::process::id())?;
     }
     let (program, rest) = args.command.split_first().context("no command")?;
     Err(Command::new(program).args(rest).exec()).with_context(|| format!("run {program}"))

@@ -29,7 +29,7 @@ const QUIET: Duration = Duration::from_secs(2);
 /// Lets the kernel's own threads run between batches, so that what they do later is not measured: freeing memory
 /// after a grace period, above all.
 const PAUSE: Duration = Duration::from_millis(40);
-/// Batches that are not kept.
+/// Batches that are not kept; of work so large that few are measured, only as many as are kept.
 const WARM_UP: u32 = 8;
 
 pub(super) fn measure(args: &Args) -> Result<()> {
@@ -64,7 +64,7 @@ pub(super) fn measure(args: &Args) -> Result<()> {
 
 fn batches(work: &Work) -> Result<Vec<u64>> {
     let mut operation = operations::prepare(&work.name)?;
-    for _ in 0..WARM_UP {
+    for _ in 0..WARM_UP.min(work.batches) {
         sleep(PAUSE);
         batch(&mut operation, work.rounds)?;
     }

@@ -14,11 +14,13 @@ mod raw;
 mod run;
 mod stage;
 mod systems;
+mod ubench;
 
 use std::{io::Read, path::Path, process::ExitCode};
 
 use anyhow::{Context, Result};
 use protocol::{FOLDER, Line, PLAN, Plan};
+pub(crate) use ubench::execl_link;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -38,6 +40,8 @@ enum Command {
     Features,
     /// Says that it runs and waits until its input ends
     Wait,
+    /// Returns counters until its input ends
+    Echo,
 }
 
 pub(crate) fn command(args: &Args) -> Result<ExitCode> {
@@ -46,6 +50,7 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
         Command::Measure(args) => measure::measure(args)?,
         Command::Launch(args) => launch::launch(args)?,
         Command::Features => print!("{}", features::text(Path::new(features::FOLDER))?),
+        Command::Echo => ubench::echo()?,
         Command::Wait => {
             println!();
             let _ = std::io::stdin().read(&mut [0; 1]);

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use rustix::{
     event::{EventfdFlags, eventfd},
     fs::{Mode, OFlags},
@@ -18,6 +18,7 @@ use rustix::{
 use super::{
     raw,
     stage::{DEEP, OVERLAY, SHALLOW, TOP, VOLUME},
+    ubench,
 };
 
 /// One repetition.
@@ -73,7 +74,7 @@ pub(super) fn prepare(name: &str) -> Result<Operation> {
             let counter = eventfd(0, EventfdFlags::CLOEXEC)?;
             Box::new(move || Ok(rustix::io::write(&counter, &1_u64.to_ne_bytes()).map(drop)?))
         }
-        _ => bail!("no operation {name}"),
+        other => ubench::prepare(other)?,
     })
 }
 

@@ -13,6 +13,8 @@ use super::{
 
 /// The first seconds after boot cost up to three times more on some kernels.
 const SETTLE: Duration = Duration::from_secs(20);
+/// A step of the salt is no part of a tick.
+const SALT: Duration = Duration::from_micros(7300);
 /// Operations for counting the hooks that they pass.
 const COUNTED: u32 = 100;
 
@@ -20,7 +22,7 @@ pub(super) fn run() -> Result<()> {
     let plan = plan()?;
     stage::prepare()?;
     collect_randomness()?;
-    sleep(SETTLE);
+    sleep(SETTLE + SALT * plan.salt);
     let mut known = systems::Known::new();
     let mut left = plan
         .systems
@@ -30,7 +32,7 @@ pub(super) fn run() -> Result<()> {
     for system in &plan.systems {
         let outcome = systems::activate(&system.setup, &mut known).and_then(|active| {
             let _companion = active.companion()?;
-            for line in active.measure()? {
+            for line in active.measure(plan.salt)? {
                 say(&named(line, &system.name))?;
             }
             let hooks = active.hooks()?;

@@ -17,7 +17,7 @@ use super::{
 };
 
 const VARMOR: &str = "/varmor";
-const GUEST: &str = "/varmor-guest";
+pub(super) const GUEST: &str = "/varmor-guest";
 const BPFFS: &str = "/sys/fs/bpf";
 /// Starts the product with the programs that an earlier run has loaded.
 const KEPT: [&str; 5] = [GUEST, "bench", "launch", "--kept", "--"];
@@ -72,9 +72,9 @@ pub(super) fn activate(setup: &Setup, known: &mut Known) -> Result<Active> {
 }
 
 impl Active {
-    /// Runs the measuring process and returns what it says.
-    pub(super) fn measure(&self) -> Result<Vec<Line>> {
-        let output = self.run(&["measure"])?;
+    /// Runs the measuring process and returns what it says. A salt makes its environment longer.
+    pub(super) fn measure(&self, salt: u32) -> Result<Vec<Line>> {
+        let output = self.run(&["measure"], salt)?;
         let text = String::from_utf8_lossy(&output.stdout);
         text.lines()
             .map(|line| serde_json::from_str(line).with_context(|| format!("understand `{line}`")))
@@ -83,8 +83,11 @@ impl Active {
 
     /// Repeats one operation without measuring it.
     pub(super) fn repeat(&self, operation: &str, times: u32) -> Result<()> {
-        self.run(&["measure", "--only", operation, "--repeat", &times.to_string()])
-            .map(drop)
+        self.run(
+            &["measure", "--only", operation, "--repeat", &times.to_string()],
+            0,
+        )
+        .map(drop)
     }
 
     /// The hooks that programs are attached to, as far as this process can tell.
@@ -112,17 +115,19 @@ impl Active {
         }
     }
 
-    fn run(&self, arguments: &[&str]) -> Result<Output> {
+    fn run(&self, arguments: &[&str], salt: u32) -> Result<Output> {
         let prefix = match self {
             Self::Launched(words) => words.clone(),
             Self::Empty(_) | Self::Beside(_) => [GUEST, "bench", "launch", "--"].map(str::to_owned).to_vec(),
         };
+        let padding = "x".repeat(24 * usize::try_from(salt)?);
         let output = Command::new(&prefix[0])
             .args(&prefix[1..])
             .args([GUEST, "bench"])
             .args(arguments)
             .env_clear()
             .env("PATH", "/bin")
+            .envs((salt > 0).then_some(("SALT", padding)))
             .stdin(Stdio::null())
             .output()
             .with_context(|| format!("run {}", prefix[0]))?;

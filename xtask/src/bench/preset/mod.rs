@@ -1,0 +1,81 @@
+//! `bench preset`: one command per table of the documents that varmor is compared with.
+
+mod cells;
+mod lsmperf;
+mod smoke;
+mod unixbench;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::Result;
+use clap::ValueEnum;
+
+use super::hooks::{self, Programs};
+use crate::{kernel::Series, tools};
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    preset: Preset,
+    /// How much is measured
+    #[arg(long, default_value = "smoke")]
+    scale: Scale,
+    /// Boots of each guest, at least 3 for an interval [default: by scale]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
+    boots: Option<u32>,
+    /// Only this kernel [default: 6.1; seed-lsmperf: all four]
+    #[arg(long)]
+    kernel: Option<Series>,
+    /// Take `varmor` and `varmor-guest` from this folder instead of building them
+    #[arg(long, value_name = "DIR")]
+    programs: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum Preset {
+    /// The tests of UnixBench under 0, 1, 2, 4, 8, 50 and 1,000 rules
+    SeedUnixbench,
+    /// The eventfd workload of lsm-perf over kernels and sets of security modules
+    SeedLsmperf,
+    /// A few operations under a few systems: whether all of it works
+    Smoke,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+enum Scale {
+    /// Whether it works: one boot, numbers without an interval
+    Smoke,
+    /// Numbers to report
+    Std,
+}
+
+impl Scale {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Smoke => "smoke",
+            Self::Std => "std",
+        }
+    }
+}
+
+/// What every preset is given.
+struct Settings {
+    scale: Scale,
+    boots: Option<u32>,
+    kernel: Option<Series>,
+    programs: Programs,
+}
+
+pub(super) fn command(args: &Args) -> Result<ExitCode> {
+    tools::need(tools::GUEST)?;
+    let settings = Settings {
+        scale: args.scale,
+        boots: args.boots,
+        kernel: args.kernel,
+        programs: hooks::programs(args.programs.as_deref())?,
+    };
+    match args.preset {
+        Preset::SeedUnixbench => unixbench::run(&settings),
+        Preset::SeedLsmperf => lsmperf::run(&settings),
+        Preset::Smoke => smoke::run(&settings),
+    }
+}

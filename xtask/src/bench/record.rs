@@ -1,0 +1,246 @@
+//! What a run of a preset leaves: a folder with samples, a summary, and where they come from.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write,
+    fs,
+    path::{Path, PathBuf},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::stats::{Backend, Estimate, Verdict};
+use crate::{process, workspace};
+
+pub(super) const SUMMARY: &str = "summary.json";
+
+/// The numbers of one run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Summary {
+    pub(super) preset: String,
+    pub(super) scale: String,
+    pub(super) backend: Backend,
+    /// Of every value.
+    pub(super) unit: String,
+    /// Kernel and `uname -r`.
+    pub(super) kernels: BTreeMap<String, String>,
+    pub(super) cells: Vec<Cell>,
+}
+
+/// A workload under a system.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Cell {
+    pub(super) suite: String,
+    pub(super) workload: String,
+    /// What the table calls it.
+    pub(super) row: String,
+    pub(super) system: String,
+    pub(super) column: String,
+    pub(super) kernel: String,
+    /// The median of the blocks.
+    pub(super) value: Option<f64>,
+    /// Against the first system of the table; it has none itself.
+    pub(super) estimate: Option<Estimate>,
+    pub(super) detectable: Option<f64>,
+    pub(super) verdict: Option<Verdict>,
+    /// Why there is no value.
+    pub(super) reason: Option<String>,
+}
+
+/// One measured value.
+pub(super) struct Sample {
+    pub(super) suite: &'static str,
+    pub(super) workload: String,
+    pub(super) system: String,
+    pub(super) kernel: String,
+    pub(super) lsm: String,
+    pub(super) block: usize,
+    pub(super) rep: usize,
+    pub(super) value: f64,
+}
+
+impl Summary {
+    pub(super) fn read(folder: &Path) -> Result<Self> {
+        let file = folder.join(SUMMARY);
+        let text = fs::read(&file).with_context(|| format!("read {}", file.display()))?;
+        serde_json::from_slice(&text).with_context(|| format!("understand {}", file.display()))
+    }
+}
+
+/// The folder of one run.
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    pub(super) fn new(preset: &str) -> Result<Self> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let path = workspace::target()
+            .join("bench")
+            .join(format!("{}-{preset}", utc(now.as_secs())));
+        workspace::make_dir(&path.join("tables"))?;
+        Ok(Self(path))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// A table as Markdown and CSV.
+    pub(super) fn table(&self, name: &str, markdown: &str, csv: &str) -> Result<()> {
+        let tables = self.0.join("tables");
+        workspace::write_file(&tables.join(format!("{name}.md")), markdown)?;
+        workspace::write_file(&tables.join(format!("{name}.csv")), csv)
+    }
+
+    pub(super) fn summary(&self, summary: &Summary) -> Result<()> {
+        let text = serde_json::to_string_pretty(summary)? + "\n";
+        workspace::write_file(&self.0.join(SUMMARY), text)
+    }
+
+    pub(super) fn samples(&self, summary: &Summary, samples: &[Sample]) -> Result<()> {
+        let mut text =
+            "preset,suite,workload,unit,direction,system,backend,kernel,lsm,block,rep,value\n".to_owned();
+        for sample in samples {
+            let _ = writeln!(
+                text,
+                "{},{},{},{},lower,{},{},{},{},{},{},{}",
+                field(&summary.preset),
+                field(sample.suite),
+                field(&sample.workload),
+                field(&summary.unit),
+                field(&sample.system),
+                summary.backend.name(),
+                field(&sample.kernel),
+                field(&sample.lsm),
+                sample.block,
+                sample.rep,
+                sample.value
+            );
+        }
+        workspace::write_file(&self.0.join("samples.csv"), text)
+    }
+
+    /// Where the numbers come from. What cannot be found out is left out.
+    pub(super) fn meta(&self, summary: &Summary, about: &serde_json::Value) -> Result<()> {
+        let says = |program: &str, arguments: &[&str]| {
+            let text = process::output(program, arguments).unwrap_or_default();
+            text.lines().next().unwrap_or_default().to_owned()
+        };
+        let root = workspace::root();
+        let root = root.to_string_lossy();
+        let value = json!({
+            "preset": summary.preset,
+            "scale": summary.scale,
+            "backend": summary.backend,
+            "unit": summary.unit,
+            "kernels": summary.kernels,
+            "revision": says("git", &["-C", &*root, "rev-parse", "HEAD"]),
+            "changed": !says("git", &["-C", &*root, "status", "--porcelain"]).is_empty(),
+            "host": says("uname", &["-srm"]),
+            "qemu": says("qemu-system-x86_64", &["--version"]),
+            "apparmor_parser": says("apparmor_parser", &["--version"]),
+            "guest": about,
+        });
+        let text = serde_json::to_string_pretty(&value)? + "\n";
+        workspace::write_file(&self.0.join("meta.json"), text)
+    }
+}
+
+/// A field of a CSV file.
+pub(super) fn field(text: &str) -> String {
+    if text.contains([',', '"', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+/// Seconds of the epoch as `20240131T235959Z`. Days are counted from the first of March of year zero, so that the leap day is the last of a year
+/// (H. Hinnant, `civil_from_days`).
+fn utc(seconds: u64) -> String {
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day_of_month = day - (153 * month + 2) / 5 + 1;
+    let month_of_year = if month < 10 { month + 3 } else { month - 9 };
+    let year = year + era * 400 + u64::from(month_of_year <= 2);
+    format!(
+        "{year:04}{month_of_year:02}{day_of_month:02}T{:02}{:02}{:02}Z",
+        second / 3600,
+        second / 60 % 60,
+        second % 60
+    )
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::collections::BTreeMap;
+
+    use super::{Backend, Cell, Estimate, Summary, Verdict, field, utc};
+
+    /// A run of one workload under a policy of 8 rules, and without one.
+    pub(in crate::bench) fn summary(overhead: f64) -> Summary {
+        let cell = |system: &str, column: &str, value: f64| Cell {
+            suite: "unixbench".to_owned(),
+            workload: "ubench-execl".to_owned(),
+            row: "Execl Throughput".to_owned(),
+            system: system.to_owned(),
+            column: column.to_owned(),
+            kernel: "6.1".to_owned(),
+            value: Some(value),
+            estimate: None,
+            detectable: None,
+            verdict: None,
+            reason: None,
+        };
+        let nothing = cell("nothing", "Not installed", 500_000.0);
+        let estimate = Estimate {
+            blocks: 3,
+            overhead,
+            low: overhead - 0.001,
+            high: overhead + 0.001,
+        };
+        let protected = Cell {
+            estimate: Some(estimate),
+            detectable: Some(0.001),
+            verdict: Some(Verdict::Slower),
+            ..cell("protected-8", "8 rules", 500_000.0 * overhead.exp())
+        };
+        Summary {
+            preset: "seed-unixbench".to_owned(),
+            scale: "smoke".to_owned(),
+            backend: Backend::TcgIcount,
+            unit: "guest instructions".to_owned(),
+            kernels: BTreeMap::from([("6.1".to_owned(), "6.1.0-x".to_owned())]),
+            cells: vec![nothing, protected],
+        }
+    }
+
+    #[test]
+    fn summary_is_read_as_it_was_written() {
+        let text = serde_json::to_string(&summary(0.02)).unwrap();
+        assert_eq!(serde_json::from_str::<Summary>(&text).unwrap(), summary(0.02));
+        assert!(
+            text.contains("\"tcg-icount\"") && text.contains("\"slower\""),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn seconds_become_a_date() {
+        assert_eq!(utc(0), "19700101T000000Z");
+        assert_eq!(utc(951_827_696), "20000229T123456Z");
+        assert_eq!(utc(1_735_689_599), "20241231T235959Z");
+    }
+
+    #[test]
+    fn field_with_a_comma_is_quoted() {
+        assert_eq!(field("plain"), "plain");
+        assert_eq!(field("a, \"b\""), "\"a, \"\"b\"\"\"");
+    }
+}
