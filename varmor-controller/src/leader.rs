@@ -12,11 +12,8 @@ use kube::{Client, ResourceExt as _};
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
 
-/// After so long without renewal another replica may take the Lease.
+/// After so long without renewal another replica may take the Lease, unless the options say something else.
 const DURATION: Duration = Duration::from_secs(15);
-
-/// After so long without a renewal that succeeded the leader gives up, well before another takes over.
-const RENEW_BY: Duration = Duration::from_secs(10);
 
 const RETRY: Duration = Duration::from_secs(2);
 
@@ -30,9 +27,9 @@ pub enum Lost {
     #[error("the Lease `{lease}` was taken by `{by}`; the process ends so that only one leads")]
     Taken { lease: String, by: String },
     #[error(
-        "the Lease `{lease}` could not be renewed for {RENEW_BY:?}; the process ends so that only one leads"
+        "the Lease `{lease}` could not be renewed for {silent:?}; the process ends so that only one leads"
     )]
-    Late { lease: String },
+    Late { lease: String, silent: Duration },
 }
 
 /// The Lease and who wants it.
@@ -42,6 +39,7 @@ pub struct Election {
     pods: Api<Pod>,
     name: String,
     identity: String,
+    duration: Duration,
 }
 
 /// What another replica's Lease looked like, and since when by our own clock: the clocks of others are not believed.
@@ -59,7 +57,19 @@ impl Election {
             pods: Api::namespaced(client.clone(), namespace),
             name: name.to_owned(),
             identity: identity.to_owned(),
+            duration: DURATION,
         }
+    }
+
+    /// Another time after which the Lease may be taken, in whole seconds: a busy API server answers late.
+    #[must_use]
+    pub fn with_duration(self, duration: Duration) -> Self {
+        Self { duration, ..self }
+    }
+
+    /// After so long without a renewal that succeeded the leader gives up, well before another takes over.
+    fn renew_by(&self) -> Duration {
+        self.duration * 2 / 3
     }
 
     /// Waits until this replica leads.
@@ -84,7 +94,7 @@ impl Election {
         let mut watched = Watched::default();
         loop {
             sleep(RETRY).await;
-            let left = RENEW_BY.saturating_sub(renewed.elapsed());
+            let left = self.renew_by().saturating_sub(renewed.elapsed());
             match timeout(left, self.attempt(&mut watched)).await {
                 Ok(Ok(true)) => renewed = Instant::now(),
                 Ok(Ok(false)) => {
@@ -97,9 +107,10 @@ impl Election {
                 Ok(Err(error)) => tracing::warn!(error = crate::told(&error), "cannot renew the Lease"),
                 Err(_) => {}
             }
-            if renewed.elapsed() >= RENEW_BY {
+            if renewed.elapsed() >= self.renew_by() {
                 return Lost::Late {
                     lease: self.name.clone(),
+                    silent: self.renew_by(),
                 };
             }
         }
@@ -150,15 +161,25 @@ impl Election {
                     name: Some(self.name.clone()),
                     ..ObjectMeta::default()
                 },
-                spec: Some(spec(None, &self.identity, now)),
+                spec: Some(self.spec(None, now)),
             };
             return won(self.api.create(&PostParams::default(), &lease).await);
         };
         if !watched.may_take(&lease, &self.identity, Instant::now()) {
             return Ok(false);
         }
-        lease.spec = Some(spec(lease.spec.as_ref(), &self.identity, now));
+        lease.spec = Some(self.spec(lease.spec.as_ref(), now));
         won(self.api.replace(&self.name, &PostParams::default(), &lease).await)
+    }
+}
+
+impl Election {
+    fn spec(&self, old: Option<&LeaseSpec>, now: Timestamp) -> LeaseSpec {
+        let seconds = i32::try_from(self.duration.as_secs()).ok();
+        LeaseSpec {
+            lease_duration_seconds: seconds,
+            ..spec(old, &self.identity, now)
+        }
     }
 }
 
@@ -195,7 +216,6 @@ fn spec(old: Option<&LeaseSpec>, identity: &str, now: Timestamp) -> LeaseSpec {
     let transitions = old.and_then(|old| old.lease_transitions).unwrap_or_default();
     LeaseSpec {
         holder_identity: Some(identity.to_owned()),
-        lease_duration_seconds: i32::try_from(DURATION.as_secs()).ok(),
         acquire_time: match old {
             Some(old) if is_ours => old.acquire_time.clone(),
             _ => Some(MicroTime(now)),

@@ -84,6 +84,9 @@ pub struct RunOptions {
     /// Name of the Lease by which one replica leads.
     #[arg(long, value_name = "NAME", default_value = "varmor-manager")]
     pub lease: String,
+    /// Seconds without renewal after which another replica may lead; the leader gives up after two thirds of them.
+    #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u16).range(6..=600))]
+    pub lease_duration: u16,
     /// Policies that are worked on at the same time.
     #[arg(long, value_name = "NUMBER", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub workers: u16,

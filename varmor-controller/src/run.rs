@@ -33,7 +33,9 @@ pub async fn run(options: RunOptions) -> Result<()> {
         served: Arc::new(move |served| metrics.admission(served)),
     };
     let (admission, tls) = admission::start(client.clone(), place, options.admission.clone(), hooks)?;
-    let election = Election::new(&client, &options.namespace, &options.lease, &options.pod_name);
+    let duration = Duration::from_secs(options.lease_duration.into());
+    let election =
+        Election::new(&client, &options.namespace, &options.lease, &options.pod_name).with_duration(duration);
     tokio::select! {
         ended = https::serve_plain(options.metrics_address, health) => ended.context("serve metrics and health"),
         ended = admission => ended,

@@ -1,12 +1,13 @@
 //! `fuzz`: runs the fuzz targets of varmor-common, each for a while, from the corpus that is in the repository.
 
 use std::{
-    fs,
+    fs::{self, File},
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use anyhow::{Context, Result, bail};
+use tar::{Archive, Builder, Header};
 
 use crate::{
     process::{self, Run},
@@ -21,7 +22,7 @@ pub(crate) struct Args {
     /// Only this target
     #[arg(long)]
     target: Option<String>,
-    /// Afterwards, replace the corpus of the repository by the fewest inputs that reach as much code
+    /// Afterwards, replace the archive of the repository by the fewest inputs that reach as much code
     #[arg(long)]
     minimise: bool,
 }
@@ -78,8 +79,10 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
 
 /// The folders of one target.
 struct Place {
-    /// In the repository.
-    kept: PathBuf,
+    /// In the repository, written by people.
+    seeds: PathBuf,
+    /// In the repository, found by machines: hundreds of inputs, in one file.
+    archive: PathBuf,
     /// What this machine has found.
     found: PathBuf,
     /// Inputs at which the target failed.
@@ -89,13 +92,18 @@ struct Place {
 impl Place {
     fn of(target: &str) -> Result<Self> {
         let scratch = workspace::target().join("fuzz-work").join(target);
+        let corpus = workspace::root().join(FOLDER).join("corpus");
         let place = Self {
-            kept: workspace::root().join(FOLDER).join("corpus").join(target),
+            seeds: corpus.join(target),
+            archive: corpus.join(format!("{target}.tar")),
             found: scratch.join("corpus"),
             crashes: scratch.join("crashes"),
         };
-        for folder in [&place.kept, &place.found, &place.crashes] {
+        for folder in [&place.seeds, &place.found, &place.crashes] {
             workspace::make_dir(folder)?;
+        }
+        if place.archive.is_file() {
+            unpack(&place.archive, &place.found)?;
         }
         Ok(place)
     }
@@ -135,7 +143,7 @@ fn run(program: &Path, target: &str, seconds: u32, place: &Place) -> Result<bool
         .arg(format!("-max_len={LONGEST}"))
         .arg(format!("-artifact_prefix={}/", place.crashes.display()))
         .args(["-timeout=60", "-rss_limit_mb=2048", "-print_final_stats=1"])
-        .args([&place.found, &place.kept]);
+        .args([&place.found, &place.seeds]);
     let log = run.log();
     let good = run.status()?;
     let text = fs::read_to_string(&log).with_context(|| format!("read {}", log.display()))?;
@@ -157,14 +165,64 @@ fn minimise(program: &Path, target: &str, place: &Place) -> Result<()> {
         .arg("-merge=1")
         .arg(format!("-max_len={LONGEST}"))
         .arg(scratch.path())
-        .args([&place.kept, &place.found])
+        .args([&place.seeds, &place.found])
         .run()?;
-    fs::remove_dir_all(&place.kept).with_context(|| format!("remove {}", place.kept.display()))?;
-    workspace::make_dir(&place.kept)?;
-    for entry in fs::read_dir(scratch.path()).context("list the corpus")? {
-        let entry = entry.context("list the corpus")?;
-        let kept = place.kept.join(entry.file_name());
-        fs::copy(entry.path(), &kept).with_context(|| format!("copy to {}", kept.display()))?;
-    }
+    let inputs = pack(scratch.path(), &place.archive)?;
+    println!("{target}: {inputs} inputs in {}", place.archive.display());
     Ok(())
+}
+
+fn unpack(archive: &Path, folder: &Path) -> Result<()> {
+    let told = || format!("unpack {}", archive.display());
+    let file = File::open(archive).with_context(told)?;
+    Archive::new(file).unpack(folder).with_context(told)
+}
+
+/// Packs the files of a folder so that equal files give equal bytes; how many these are.
+fn pack(folder: &Path, archive: &Path) -> Result<usize> {
+    let told = || format!("write {}", archive.display());
+    let entries = fs::read_dir(folder).context("list the corpus")?;
+    let mut paths = entries
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<std::io::Result<Vec<_>>>()
+        .context("list the corpus")?;
+    paths.sort();
+    let mut builder = Builder::new(File::create(archive).with_context(told)?);
+    for path in &paths {
+        let content = fs::read(path).with_context(|| format!("read {}", path.display()))?;
+        let mut header = Header::new_ustar();
+        header.set_size(content.len() as u64);
+        header.set_mode(0o644);
+        let name = path.file_name().context("an input has a name")?;
+        builder
+            .append_data(&mut header, name, content.as_slice())
+            .with_context(told)?;
+    }
+    builder.finish().with_context(told)?;
+    Ok(paths.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_packed_comes_out_again() -> Result<()> {
+        let scratch = workspace::Scratch::new("corpus-test")?;
+        let (before, after) = (scratch.path().join("before"), scratch.path().join("after"));
+        for folder in [&before, &after] {
+            fs::create_dir(folder)?;
+        }
+        fs::write(before.join("b"), [0, 255])?;
+        fs::write(before.join("a"), "text")?;
+        let archives = ["1.tar", "2.tar"].map(|name| scratch.path().join(name));
+        for archive in &archives {
+            assert_eq!(pack(&before, archive)?, 2);
+        }
+        assert_eq!(fs::read(&archives[0])?, fs::read(&archives[1])?);
+        unpack(&archives[0], &after)?;
+        assert_eq!(fs::read(after.join("a"))?, b"text");
+        assert_eq!(fs::read(after.join("b"))?, [0, 255]);
+        Ok(())
+    }
 }

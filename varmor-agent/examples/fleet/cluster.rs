@@ -115,7 +115,7 @@ impl Cluster {
             .duration_since(std::time::UNIX_EPOCH)?
             .as_nanos();
         let change = json!({"spec": {"policy": {"enhanceProtect": {"bpfRawRules": {
-            "files": [{"pattern": format!("/srv/{now}/**"), "permissions": ["write"]}]}}}}});
+            "files": [{"qualifiers": ["deny"], "pattern": format!("/srv/{now}/**"), "permissions": ["write"]}]}}}}});
         self.each(number, |number| {
             let change = Patch::Merge(change.clone());
             async move {
@@ -237,7 +237,7 @@ fn policy(number: usize) -> Value {
     let mut rules = json!({
         "hardeningRules": ["disallow-mount", "disallow-umount", "disable-cap-privileged"],
         "attackProtectionRules": [{"rules": ["mitigate-sa-leak", "disable-shell"]}],
-        "bpfRawRules": {"files": [{"pattern": "/etc/**", "permissions": ["write"]}]},
+        "bpfRawRules": {"files": [{"qualifiers": ["deny"], "pattern": "/etc/**", "permissions": ["write"]}]},
     });
     if number.is_multiple_of(WITH_PODS) {
         rules["bpfRawRules"]["network"] = json!({"egress": {"toPods": [{

@@ -169,6 +169,8 @@ fn controller_arguments(reports: u16, metrics: u16) -> Vec<String> {
         format!("--report-address=127.0.0.1:{reports}"),
         format!("--metrics-address=127.0.0.1:{metrics}"),
         "--no-webhook".to_owned(),
+        // A thousand nodes share the processors with the API server, which answers late.
+        "--lease-duration=120".to_owned(),
         "--certificate-name=127.0.0.1".to_owned(),
     ]
     .into()
