@@ -41,14 +41,7 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
         .collect();
     let mut missing = 0;
     for tool in &all {
-        let works = tool.works();
-        missing += usize::from(!works);
-        let state = if works {
-            "works".to_owned()
-        } else {
-            format!("MISSING, to install: {}", tool.remedy())
-        };
-        println!("{:<22} {:<30} {state}", tool.name, tool.purpose);
+        missing += usize::from(!tool.show());
     }
     println!(
         "{:<22} {:<30} {}",

@@ -183,6 +183,18 @@ impl Tool {
         }
     }
 
+    /// Prints whether it is there; the same is returned.
+    pub(crate) fn show(&self) -> bool {
+        let works = self.works();
+        let state = if works {
+            "works".to_owned()
+        } else {
+            format!("MISSING, to install: {}", self.remedy())
+        };
+        println!("{:<22} {:<30} {state}", self.name, self.purpose);
+        works
+    }
+
     /// The command that brings it.
     pub(crate) fn remedy(&self) -> String {
         match self.source {

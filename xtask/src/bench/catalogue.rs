@@ -58,14 +58,7 @@ pub(super) fn doctor() -> Result<ExitCode> {
     let mut missing = 0;
     let groups: [&[Tool]; 3] = [tools::PROGRAMS, tools::GUEST, tools::APPARMOR];
     for tool in groups.into_iter().flatten() {
-        let works = tool.works();
-        missing += usize::from(!works);
-        let state = if works {
-            "works".to_owned()
-        } else {
-            format!("MISSING, to install: {}", tool.remedy())
-        };
-        println!("{:<22} {:<28} {state}", tool.name, tool.purpose);
+        missing += usize::from(!tool.show());
     }
     let qemu = process::output("qemu-system-x86_64", ["--version"]).unwrap_or_default();
     println!("{:<22} {}", "QEMU", qemu.lines().next().unwrap_or("does not run"));
