@@ -16,7 +16,7 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Config};
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{info, warn};
 
 use crate::text::{MAX_VALUE, clean};
@@ -25,6 +25,9 @@ use crate::text::{MAX_VALUE, clean};
 const SETTLE: Duration = Duration::from_millis(50);
 /// A burst that does not end is taken in piece by piece.
 const LONGEST_BURST: Duration = Duration::from_secs(1);
+/// A version that nothing but a status has is told this late: were it told at once, the controller's counts of nodes would
+/// make every node speak.
+const STATUS_LATER: Duration = Duration::from_secs(10);
 /// Of a page of the first list: thousands of nodes ask for it at a time.
 const PAGE: u32 = 100;
 
@@ -89,9 +92,18 @@ async fn follow(
 ) {
     let mut events = pin!(events);
     let mut pending = Pending::default();
+    let mut told = Instant::now();
     loop {
-        let Some(event) = events.next().await else { return };
-        let mut next = Some(event);
+        let mut next = if pending.is_behind {
+            match timeout_at(told + STATUS_LATER, events.next()).await {
+                Ok(None) => return,
+                Ok(event) => event,
+                Err(_) => None,
+            }
+        } else {
+            let Some(event) = events.next().await else { return };
+            Some(event)
+        };
         let began = Instant::now();
         while let Some(event) = next {
             match event {
@@ -105,8 +117,12 @@ async fn follow(
                 None
             };
         }
-        if pending.publish(listing) && rescan.send(()).await.is_err() {
-            return;
+        pending.is_new |= pending.is_behind && told.elapsed() >= STATUS_LATER;
+        if pending.publish(listing) {
+            told = Instant::now();
+            if rescan.send(()).await.is_err() {
+                return;
+            }
         }
     }
 }
@@ -121,6 +137,8 @@ struct Pending {
     is_complete: bool,
     problem: Option<String>,
     is_new: bool,
+    /// The version alone is new.
+    is_behind: bool,
 }
 
 impl Pending {
@@ -144,8 +162,12 @@ impl Pending {
             Event::Apply(object) => {
                 let (name, text, version) = read(&object);
                 self.synced = self.synced.max(version);
-                self.objects.insert(name, text);
-                self.is_new = true;
+                if self.objects.get(&name) == Some(&text) {
+                    self.is_behind = true;
+                } else {
+                    self.objects.insert(name, text);
+                    self.is_new = true;
+                }
             }
             Event::Delete(object) => {
                 let (name, _, version) = read(&object);
@@ -170,6 +192,7 @@ impl Pending {
         if !std::mem::take(&mut self.is_new) {
             return false;
         }
+        self.is_behind = false;
         let objects = self.is_complete.then(|| Arc::new(self.objects.clone()));
         listing.send_replace(Listing {
             objects,
@@ -216,10 +239,16 @@ mod tests {
 
     fn object(number: u64) -> DynamicObject {
         serde_json::from_value(json!({
-            "apiVersion": "crd.varmor.org/v1beta1", "kind": "ArmorProfile", "spec": {},
+            "apiVersion": "crd.varmor.org/v1beta1", "kind": "ArmorProfile", "spec": {}, "status": {"number": number},
             "metadata": {"name": "p", "namespace": "n", "uid": "u", "resourceVersion": number.to_string()},
         }))
         .unwrap()
+    }
+
+    fn changed(number: u64) -> DynamicObject {
+        let mut object = object(number);
+        object.data["spec"] = json!({"number": number});
+        object
     }
 
     #[tokio::test(start_paused = true)]
@@ -229,7 +258,7 @@ mod tests {
         let first = stream::iter([Ok(Event::Init), Ok(Event::InitDone)]);
         let changes = stream::unfold(1, |number| async move {
             sleep(SETTLE / 2).await;
-            Some((Ok(Event::Apply(object(number))), number + 1))
+            Some((Ok(Event::Apply(changed(number))), number + 1))
         });
         let following = tokio::spawn(async move { follow(first.chain(changes), &sender, &rescan).await });
         let patience = LONGEST_BURST * 2;
@@ -238,6 +267,30 @@ mod tests {
             assert_eq!(told, Ok(Some(())), "nothing was taken in for {patience:?}");
         }
         assert!(listing.borrow().synced > 40, "{}", listing.borrow().synced);
+        following.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn version_of_a_status_is_told_later() {
+        let (sender, mut listing) = watch::channel(Listing::default());
+        let (rescan, mut rescans) = mpsc::channel(8);
+        let first = stream::iter([
+            Ok(Event::Init),
+            Ok(Event::InitApply(object(1))),
+            Ok(Event::InitDone),
+        ]);
+        let later = stream::once(async {
+            sleep(LONGEST_BURST).await;
+            Ok(Event::Apply(object(2)))
+        });
+        let all = first.chain(later).chain(stream::pending());
+        let following = tokio::spawn(async move { follow(all, &sender, &rescan).await });
+        assert_eq!(rescans.recv().await, Some(()));
+        assert_eq!(listing.borrow_and_update().synced, 1);
+        let soon = timeout(STATUS_LATER - LONGEST_BURST, rescans.recv()).await;
+        assert!(soon.is_err(), "a status is no news");
+        assert_eq!(timeout(STATUS_LATER, rescans.recv()).await, Ok(Some(())));
+        assert_eq!(listing.borrow().synced, 2);
         following.abort();
     }
 
