@@ -287,7 +287,7 @@ mod tests {
         let following = tokio::spawn(async move { follow(all, &sender, &rescan).await });
         assert_eq!(rescans.recv().await, Some(()));
         assert_eq!(listing.borrow_and_update().synced, 1);
-        let soon = timeout(STATUS_LATER - LONGEST_BURST, rescans.recv()).await;
+        let soon = timeout(STATUS_LATER / 2, rescans.recv()).await;
         assert!(soon.is_err(), "a status is no news");
         assert_eq!(timeout(STATUS_LATER, rescans.recv()).await, Ok(Some(())));
         assert_eq!(listing.borrow().synced, 2);
