@@ -76,18 +76,18 @@ async fn main() -> Result<()> {
     let meter = meter.again().await?;
     cluster.create_policies(options.policies).await?;
     let created = meter.seconds();
-    policies.until_all_ready(options.policies, PATIENCE).await?;
+    policies.until_all_ready(options.policies, 0, PATIENCE).await?;
     let applied = meter.lap().await?;
 
     say("one change");
     let start = Instant::now();
     cluster.change_policies(1).await?;
-    policies.until_all_ready(options.policies, PATIENCE).await?;
+    policies.until_all_ready(options.policies, 1, PATIENCE).await?;
     let change = start.elapsed();
 
     say("nodes go away and come back");
     let away = fleet.leave(AWAY);
-    cluster.change_policies(CHANGED).await?;
+    cluster.change_policies(CHANGED.min(options.policies)).await?;
     tokio::time::sleep(LOOK).await;
     let waiting = policies.not_ready();
     ensure!(
@@ -96,7 +96,9 @@ async fn main() -> Result<()> {
     );
     let start = Instant::now();
     fleet.come_back(&cluster, &options).await?;
-    policies.until_all_ready(options.policies, PATIENCE).await?;
+    policies
+        .until_all_ready(options.policies, 1 + CHANGED.min(options.policies), PATIENCE)
+        .await?;
     let back = start.elapsed();
     let profiles = cluster.profiles().await?;
     ensure!(

@@ -14,8 +14,8 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 use varmor_common::policy::VarmorPolicy;
 
-/// Whether each policy is in force everywhere as it is now.
-type States = BTreeMap<String, bool>;
+/// The generation of each policy, and whether this one is in force everywhere.
+type States = BTreeMap<String, (i64, bool)>;
 
 pub(crate) struct Policies {
     states: watch::Receiver<States>,
@@ -28,8 +28,19 @@ impl Policies {
         Self { states }
     }
 
-    pub(crate) async fn until_all_ready(&mut self, number: usize, limit: Duration) -> Result<()> {
-        let are_ready = |states: &States| states.len() == number && states.values().all(|is_ready| *is_ready);
+    /// So many policies exist, were changed so often in all, and are in force as they are now.
+    pub(crate) async fn until_all_ready(
+        &mut self,
+        number: usize,
+        changes: usize,
+        limit: Duration,
+    ) -> Result<()> {
+        let are_ready = |states: &States| {
+            let generations: i64 = states.values().map(|(generation, _)| generation).sum();
+            states.len() == number
+                && usize::try_from(generations).is_ok_and(|sum| sum >= number + changes)
+                && states.values().all(|(_, is_ready)| *is_ready)
+        };
         let waited = tokio::time::timeout(limit, self.states.wait_for(are_ready)).await;
         if let Ok(states) = waited {
             return states.map(drop).context("the watch of the policies ended");
@@ -46,7 +57,7 @@ impl Policies {
         self.states
             .borrow()
             .values()
-            .filter(|is_ready| !**is_ready)
+            .filter(|(_, is_ready)| !is_ready)
             .count()
     }
 }
@@ -59,9 +70,9 @@ async fn follow(client: Client, states: watch::Sender<States>) {
         match event {
             Ok(Event::Init) => drop(states.send_replace(States::new())),
             Ok(Event::Apply(object) | Event::InitApply(object)) => {
-                let (name, is_ready) = state(&object);
+                let (name, state) = state(&object);
                 states.send_modify(|states| {
-                    states.insert(name, is_ready);
+                    states.insert(name, state);
                 });
             }
             Ok(Event::Delete(object)) => states.send_modify(|states| {
@@ -72,7 +83,7 @@ async fn follow(client: Client, states: watch::Sender<States>) {
     }
 }
 
-fn state(object: &DynamicObject) -> (String, bool) {
+fn state(object: &DynamicObject) -> (String, (i64, bool)) {
     let metadata = &object.metadata;
     let name = format!(
         "{}/{}",
@@ -81,5 +92,6 @@ fn state(object: &DynamicObject) -> (String, bool) {
     );
     let status = &object.data["status"];
     let is_current = status["observedGeneration"].as_i64() == metadata.generation;
-    (name, is_current && status["ready"] == true)
+    let generation = metadata.generation.unwrap_or_default();
+    (name, (generation, is_current && status["ready"] == true))
 }
