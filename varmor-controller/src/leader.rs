@@ -161,25 +161,15 @@ impl Election {
                     name: Some(self.name.clone()),
                     ..ObjectMeta::default()
                 },
-                spec: Some(self.spec(None, now)),
+                spec: Some(spec(None, &self.identity, self.duration, now)),
             };
             return won(self.api.create(&PostParams::default(), &lease).await);
         };
         if !watched.may_take(&lease, &self.identity, Instant::now()) {
             return Ok(false);
         }
-        lease.spec = Some(self.spec(lease.spec.as_ref(), now));
+        lease.spec = Some(spec(lease.spec.as_ref(), &self.identity, self.duration, now));
         won(self.api.replace(&self.name, &PostParams::default(), &lease).await)
-    }
-}
-
-impl Election {
-    fn spec(&self, old: Option<&LeaseSpec>, now: Timestamp) -> LeaseSpec {
-        let seconds = i32::try_from(self.duration.as_secs()).ok();
-        LeaseSpec {
-            lease_duration_seconds: seconds,
-            ..spec(old, &self.identity, now)
-        }
     }
 }
 
@@ -211,11 +201,12 @@ fn holder(lease: &Lease) -> Option<&str> {
     lease.spec.as_ref()?.holder_identity.as_deref()
 }
 
-fn spec(old: Option<&LeaseSpec>, identity: &str, now: Timestamp) -> LeaseSpec {
+fn spec(old: Option<&LeaseSpec>, identity: &str, duration: Duration, now: Timestamp) -> LeaseSpec {
     let is_ours = old.and_then(|old| old.holder_identity.as_deref()) == Some(identity);
     let transitions = old.and_then(|old| old.lease_transitions).unwrap_or_default();
     LeaseSpec {
         holder_identity: Some(identity.to_owned()),
+        lease_duration_seconds: i32::try_from(duration.as_secs()).ok(),
         acquire_time: match old {
             Some(old) if is_ours => old.acquire_time.clone(),
             _ => Some(MicroTime(now)),
@@ -246,7 +237,7 @@ mod tests {
     fn lease(holder: &str, renewed: i64) -> Lease {
         let now = Timestamp::from_second(renewed).unwrap();
         Lease {
-            spec: Some(spec(None, holder, now)),
+            spec: Some(spec(None, holder, DURATION, now)),
             ..Lease::default()
         }
     }
@@ -276,13 +267,13 @@ mod tests {
     #[test]
     fn a_change_of_the_leader_is_counted() {
         let now = Timestamp::from_second(5).unwrap();
-        let first = spec(None, "a", now);
+        let first = spec(None, "a", DURATION, now);
         assert_eq!(first.lease_transitions, Some(0));
-        let second = spec(Some(&first), "b", now);
+        let second = spec(Some(&first), "b", DURATION, now);
         assert_eq!(
             (
                 second.lease_transitions,
-                spec(Some(&second), "b", now).lease_transitions
+                spec(Some(&second), "b", DURATION, now).lease_transitions
             ),
             (Some(1), Some(1))
         );

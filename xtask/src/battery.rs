@@ -94,9 +94,8 @@ fn places(series: Series, built: &Built, folder: &Path, only: &[String]) -> Resu
         copy(&tree.join(libraries).join(name), &dynamic.join(name))?;
     }
     copy(&tree.join("usr/bin/dash"), &dynamic.join("dash"))?;
-    let only = only.iter().flat_map(|id| ["--only".to_owned(), id.clone()]);
-    let words = ["/varmor-guest", "battery"].map(str::to_owned);
-    let mut guest = Guest::new(series, words.into_iter().chain(only));
+    let words = ["/varmor-guest", "battery"];
+    let mut guest = Guest::new(series, words.into_iter().chain(chosen(only)));
     guest.memory = 2048;
     guest.timeout = Duration::from_mins(40);
     guest.shares = vec![
@@ -105,6 +104,11 @@ fn places(series: Series, built: &Built, folder: &Path, only: &[String]) -> Resu
         Share::new(dynamic, "/dynamic"),
     ];
     Ok(guest)
+}
+
+/// How the guest is told which cases.
+fn chosen(only: &[String]) -> impl Iterator<Item = &str> {
+    only.iter().flat_map(|id| ["--only", id])
 }
 
 fn copy(from: &Path, to: &Path) -> Result<()> {
@@ -121,8 +125,7 @@ fn containers(series: Series, built: &Built, folder: &Path, only: &[String]) -> 
         "--image",
         "/battery/image.tar",
     ];
-    let only = only.iter().flat_map(|id| ["--only", id]);
-    let mut guest = Guest::new(series, words.into_iter().chain(only));
+    let mut guest = Guest::new(series, words.into_iter().chain(chosen(only)));
     guest.rootfs = true;
     guest.memory = 3072;
     guest.timeout = Duration::from_mins(40);

@@ -95,16 +95,13 @@ pub(crate) fn build(profile: Profile) -> Result<Built> {
         let names = PROGRAMS
             .iter()
             .flat_map(|(package, program)| ["--package", package, "--bin", program]);
-        let run = cargo("build-programs")
-            .args(["build", "--target", target])
-            .args(names);
+        let run = static_cargo("build-programs", target).args(names);
         let run = if profile == Profile::Release {
             run.arg("--release")
         } else {
             run
         };
-        // The flag reaches the programs only, not build scripts and derive macros, because --target is given.
-        run.env("RUSTFLAGS", "-C target-feature=+crt-static").run()
+        run.run()
     })?;
     progress.finish();
     Ok(Built {
@@ -115,12 +112,18 @@ pub(crate) fn build(profile: Profile) -> Result<Built> {
 
 /// Builds an example of the agent beside the programs, with what they were built of.
 pub(crate) fn example(built: &Built, name: &str) -> Result<PathBuf> {
-    cargo("build-example")
-        .args(["build", "--release", "--target", built.target])
-        .args(["--package", "varmor-agent", "--example", name])
-        .env("RUSTFLAGS", "-C target-feature=+crt-static")
+    static_cargo("build-example", built.target)
+        .args(["--release", "--package", "varmor-agent", "--example", name])
         .run()?;
     Ok(built.folder.join("examples").join(name))
+}
+
+/// Builds static programs. The flag reaches the programs only, not build scripts and derive macros, because --target is
+/// given.
+fn static_cargo(log: &str, target: &str) -> Run {
+    cargo(log)
+        .args(["build", "--target", target])
+        .env("RUSTFLAGS", "-C target-feature=+crt-static")
 }
 
 /// A cargo command in the workspace that knows where the eBPF objects are.

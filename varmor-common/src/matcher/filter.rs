@@ -5,7 +5,6 @@
 //! `SEVERAL`. For a slot with several symbols a second table with other bits of the symbol is asked. With 10,000 different
 //! names one look-up in three hundred is in vain.
 
-#[cfg(feature = "std")]
 use crate::abi::{FILTER, FILTER_SEVERAL};
 
 /// The slot has more than one symbol.
@@ -34,7 +33,8 @@ const fn tag(symbol: u64) -> u8 {
 /// come down.
 #[inline(always)]
 const fn other_bits(symbol: u64) -> u64 {
-    symbol << 7 & !0x7fff | symbol >> 15 & 0x7fff
+    let slots = FILTER_SEVERAL as u64 - 1;
+    symbol << 7 & !slots | symbol >> FILTER.trailing_zeros() & slots
 }
 
 /// Fills both tables.

@@ -1,7 +1,7 @@
 //! Rules about capabilities, and the kernel's names for them.
 
 use super::{APPARMOR_BPF, AppArmor, Bpf, BuiltinRule, Category, Contribution};
-use crate::profile::CapabilitySet;
+use crate::profile::{Access, CapabilitySet};
 
 /// The names of the capabilities without `CAP_`, in the order of their numbers.
 pub const CAPABILITY_NAMES: [&str; 41] = [
@@ -65,16 +65,23 @@ const NET_BIND_SERVICE: u64 = 1 << 10;
 /// What container runtimes leave to an ordinary container.
 const RUNTIME_DEFAULTS: u64 = bits(&[0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31]);
 
+/// The files through which AppArmor's policy is changed. Some kernels do not ask the other security modules about
+/// `CAP_MAC_ADMIN` there (`policy_ns_capable` calls `cap_capable` itself), so every rule that refuses it refuses them too.
+const APPARMOR_POLICY: Contribution = Contribution::Path(
+    "/sys/kernel/security/apparmor/{.load,.replace,.remove,.policy/**}",
+    Access::WRITE,
+);
+
 /// The rule about one capability.
 macro_rules! one {
-    ($word:literal, $name:literal, $number:literal) => {
+    ($word:literal, $name:literal, $number:literal $(, $more:expr)?) => {
         BuiltinRule {
             id: concat!("disable-cap-", $word),
             aliases: &[],
             category: Category::DisablingCapabilities,
             description: concat!("refuses the use of ", $name),
             enforcers: APPARMOR_BPF,
-            bpf: Bpf::Contributes(&[Contribution::Capabilities(CapabilitySet(1 << $number))]),
+            bpf: Bpf::Contributes(&[Contribution::Capabilities(CapabilitySet(1 << $number)) $(, $more)?]),
             app_armor: AppArmor::AsBpf,
         }
     };
@@ -87,7 +94,7 @@ pub(super) const RULES: &[BuiltinRule] = &[
         category: Category::DisablingCapabilities,
         description: "refuses the use of every capability",
         enforcers: APPARMOR_BPF,
-        bpf: Bpf::Contributes(&[Contribution::Capabilities(ALL_CAPABILITIES)]),
+        bpf: Bpf::Contributes(&[Contribution::Capabilities(ALL_CAPABILITIES), APPARMOR_POLICY]),
         app_armor: AppArmor::AsBpf,
     },
     BuiltinRule {
@@ -96,9 +103,10 @@ pub(super) const RULES: &[BuiltinRule] = &[
         category: Category::DisablingCapabilities,
         description: "refuses the use of every capability but CAP_NET_BIND_SERVICE",
         enforcers: APPARMOR_BPF,
-        bpf: Bpf::Contributes(&[Contribution::Capabilities(CapabilitySet(
-            ALL_CAPABILITIES.0 & !NET_BIND_SERVICE,
-        ))]),
+        bpf: Bpf::Contributes(&[
+            Contribution::Capabilities(CapabilitySet(ALL_CAPABILITIES.0 & !NET_BIND_SERVICE)),
+            APPARMOR_POLICY,
+        ]),
         app_armor: AppArmor::AsBpf,
     },
     BuiltinRule {
@@ -107,9 +115,10 @@ pub(super) const RULES: &[BuiltinRule] = &[
         category: Category::DisablingCapabilities,
         description: "refuses the use of the capabilities that only privileged containers have",
         enforcers: APPARMOR_BPF,
-        bpf: Bpf::Contributes(&[Contribution::Capabilities(CapabilitySet(
-            ALL_CAPABILITIES.0 & !RUNTIME_DEFAULTS,
-        ))]),
+        bpf: Bpf::Contributes(&[
+            Contribution::Capabilities(CapabilitySet(ALL_CAPABILITIES.0 & !RUNTIME_DEFAULTS)),
+            APPARMOR_POLICY,
+        ]),
         app_armor: AppArmor::AsBpf,
     },
     one!("chown", "CAP_CHOWN", 0),
@@ -145,7 +154,7 @@ pub(super) const RULES: &[BuiltinRule] = &[
     one!("audit-control", "CAP_AUDIT_CONTROL", 30),
     one!("setfcap", "CAP_SETFCAP", 31),
     one!("mac-override", "CAP_MAC_OVERRIDE", 32),
-    one!("mac-admin", "CAP_MAC_ADMIN", 33),
+    one!("mac-admin", "CAP_MAC_ADMIN", 33, APPARMOR_POLICY),
     one!("syslog", "CAP_SYSLOG", 34),
     one!("wake-alarm", "CAP_WAKE_ALARM", 35),
     one!("block-suspend", "CAP_BLOCK_SUSPEND", 36),
@@ -169,9 +178,20 @@ const fn bits(numbers: &[u32]) -> u64 {
 mod tests {
     use super::*;
 
+    const MAC_ADMIN: u32 = 33;
+
     fn capabilities(id: &str) -> u64 {
         match crate::rules::find(id).map(|rule| rule.bpf) {
-            Some(Bpf::Contributes([Contribution::Capabilities(set)])) => set.0,
+            Some(Bpf::Contributes([Contribution::Capabilities(set), more @ ..])) => {
+                let asks_for_it = set.0 & 1 << MAC_ADMIN != 0;
+                let has_files = matches!(more, [Contribution::Path(..)]);
+                assert_eq!(
+                    (has_files, more.len()),
+                    (asks_for_it, usize::from(asks_for_it)),
+                    "{id}"
+                );
+                set.0
+            }
             other => panic!("{id}: {other:?}"),
         }
     }

@@ -35,14 +35,7 @@ impl ControlPlane {
         progress: &mut Progress,
     ) -> Result<Self> {
         progress.step("keys and tokens", || credentials::write(nodes))?;
-        let relay = Relay::start(ports.door)?;
-        let mut plane = Self {
-            services: Vec::new(),
-            _relay: relay,
-        };
-        plane
-            .services
-            .push(Service::start("etcd", etcd, &etcd_arguments(ports))?);
+        let mut plane = Self::with_store(etcd, ports)?;
         progress.step("API server", || {
             plane.start_api_server(binaries, ports, nodes, &[])
         })?;
@@ -77,17 +70,19 @@ impl ControlPlane {
     /// The API server and its store alone: whoever makes an object decides what becomes of it.
     pub(super) fn start_bare(binaries: &Binaries, etcd: &Path, ports: &Ports) -> Result<Self> {
         credentials::write(&[])?;
-        let mut plane = Self {
-            services: Vec::new(),
-            _relay: Relay::start(ports.door)?,
-        };
-        plane
-            .services
-            .push(Service::start("etcd", etcd, &etcd_arguments(ports))?);
+        let mut plane = Self::with_store(etcd, ports)?;
         // Nobody makes the accounts and tokens that this plugin asks for.
         let more = ["--disable-admission-plugins=ServiceAccount".to_owned()];
         plane.start_api_server(binaries, ports, &[], &more)?;
         Ok(plane)
+    }
+
+    fn with_store(etcd: &Path, ports: &Ports) -> Result<Self> {
+        let relay = Relay::start(ports.door)?;
+        Ok(Self {
+            services: vec![Service::start("etcd", etcd, &etcd_arguments(ports))?],
+            _relay: relay,
+        })
     }
 
     /// An error if one of the processes is not there any more.

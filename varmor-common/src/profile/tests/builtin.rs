@@ -38,7 +38,13 @@ fn rules_contribute_what_the_catalogue_says() {
         ("disable-access-ssh-dir", &["rwa /**/.ssh", "rwa /**/.ssh/**"]),
         ("disable-access-passwd", &["rwa /etc/passwd"]),
         ("disable-shell", &["x /**/sh", "x /**/bash", "x /**/dash"]),
-        ("disable-cap-privilege", &["cap 1ff57fbda04"]),
+        (
+            "disable-cap-privilege",
+            &[
+                "cap 1ff57fbda04",
+                "wa /sys/kernel/security/apparmor/{.load,.replace,.remove,.policy/**}",
+            ],
+        ),
         ("disallow-load-ebpf", &["cap 8000200000"]),
         ("disallow-umount", &["mount ** * 200 0"]),
         ("disallow-mount", &["mount ** * 0 200"]),

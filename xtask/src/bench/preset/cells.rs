@@ -90,9 +90,13 @@ pub(super) fn empty(
 
 /// Adds the overhead and what may be said about it; the first column is what the others are compared with.
 pub(super) fn judged(cell: &mut Cell, ratios: &[f64], same: &[f64]) {
-    if cell.system == NOTHING || cell.reason.is_some() {
-        return;
+    if cell.system != NOTHING && cell.reason.is_none() {
+        compared(cell, ratios, same);
     }
+}
+
+/// Adds the overhead and what may be said about it to a cell that has a baseline.
+pub(super) fn compared(cell: &mut Cell, ratios: &[f64], same: &[f64]) {
     // Not only how much the boots scatter: also what a boot itself moves by from its start to its end.
     let moved = median(same).unwrap_or(f64::INFINITY).abs();
     let least = detectable(same).max(moved);

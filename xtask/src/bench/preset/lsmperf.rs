@@ -8,14 +8,14 @@ use std::{fmt::Write, process::ExitCode};
 use anyhow::Result;
 use serde_json::json;
 
-use super::{Scale, Settings, cells::SEED};
+use super::{Scale, Settings, cells::compared};
 use crate::{
     bench::{
         hooks,
         protocol::{Plan, Work},
         record::{Cell, Folder, Sample, Summary, field},
         report::Report,
-        stats::{Backend, detectable, estimate, judge, log_ratio, median},
+        stats::{Backend, log_ratio, median},
         systems::{self, NOTHING},
     },
     kernel::Series,
@@ -203,12 +203,10 @@ fn summary(settings: &Settings, kernels: &[Series], all: &[Round]) -> Summary {
                 .collect()
         };
         let same = ratios(&of(NOLSM, true));
-        let least = detectable(&same).max(median(&same).unwrap_or(f64::INFINITY).abs());
         for configuration in &CONFIGURATIONS {
             let rounds = of(configuration.name, false);
             let values: Vec<f64> = rounds.iter().map(|round| round.median()).collect();
-            let found = estimate(&ratios(&rounds), SEED).filter(|_| configuration.name != NOLSM);
-            cells.push(Cell {
+            let mut cell = Cell {
                 suite: SUITE.to_owned(),
                 workload: OPERATION.to_owned(),
                 row: path(*kernel, configuration.name),
@@ -216,11 +214,15 @@ fn summary(settings: &Settings, kernels: &[Series], all: &[Round]) -> Summary {
                 column: configuration.name.to_owned(),
                 kernel: kernel.name().to_owned(),
                 value: median(&values),
-                estimate: found,
-                detectable: found.map(|_| least).filter(|least| least.is_finite()),
-                verdict: found.map(|found| judge(&found, least, Backend::TcgIcount.margin())),
+                estimate: None,
+                detectable: None,
+                verdict: None,
                 reason: configuration.lsm.err().map(str::to_owned),
-            });
+            };
+            if configuration.name != NOLSM && cell.reason.is_none() {
+                compared(&mut cell, &ratios(&rounds), &same);
+            }
+            cells.push(cell);
         }
     }
     Summary {

@@ -225,11 +225,6 @@ impl Pair<'_> {
         if table::OF_CLUSTERS.contains(&id) {
             return Some("without a cluster the addresses of the Service are not known".to_owned());
         }
-        if id == "disable-cap-mac-admin" && self.enforcer == "BPF" && is_asked_past_the_hook() {
-            return Some(
-                "AppArmor of this kernel asks for CAP_MAC_ADMIN past the hook (SECURITY.md)".to_owned(),
-            );
-        }
         // What the parser of the guest cannot say the other enforcers can.
         if id == "disallow-create-user-ns" && self.enforcer != "AppArmor" {
             return None;
@@ -308,15 +303,6 @@ fn say(case: &str, outcome: &'static str, detail: String, ms: u128) -> Result<()
         ms,
     };
     line.say()
-}
-
-/// Seen on Debian's 6.1.0-50 and 6.12.107; 5.10 asks through the hook.
-fn is_asked_past_the_hook() -> bool {
-    let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    let mut parts = release
-        .split(['.', '-'])
-        .map_while(|part| part.parse::<u32>().ok());
-    (parts.next(), parts.next()) >= (Some(6), Some(1))
 }
 
 #[cfg(test)]
