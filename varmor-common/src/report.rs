@@ -6,8 +6,13 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::policy::ModelData;
+
 /// Where reports are posted: `POST /apis/v1/reports` with `Authorization: Bearer <token>`.
 pub const REPORT_PATH: &str = "/apis/v1/reports";
+
+/// Where a [`ModelReport`] is posted, in the same way.
+pub const MODEL_PATH: &str = "/apis/v1/models";
 
 /// The audience that the token of a node's agent is for.
 pub const TOKEN_AUDIENCE: &str = "varmor-manager";
@@ -74,6 +79,21 @@ pub enum ProfileState {
     Failed,
     /// In force without the rules that the message names.
     Degraded,
+    /// In force; what the workload does is being recorded, or the controller has yet to take the model.
+    Recording,
+}
+
+/// What one node has recorded of the workload of a profile, once the time is over. Handed over again after a restart of
+/// the agent: to take it twice changes nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ModelReport {
+    pub node: String,
+    /// Of the `ArmorProfile`.
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    pub data: ModelData,
 }
 
 #[cfg(test)]

@@ -1,16 +1,20 @@
 //! Reports to the controller of the cluster.
 
+mod models;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use hyper::{Method, Request, Uri, header};
 use kube::{Client, Config};
+use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 use varmor_common::report::{NodeReport, REPORT_EVERY, REPORT_PATH};
 
+pub(super) use self::models::{Finished, Handover};
 use super::options::Options;
 use super::services;
 use crate::text::{MAX_VALUE, clean};
@@ -33,8 +37,14 @@ pub struct Peer {
     pub token: PathBuf,
 }
 
-/// A thread that sends reports, and where they are put in; `None` without a controller.
-pub(super) fn start(options: &Options) -> anyhow::Result<Option<watch::Sender<NodeReport>>> {
+/// What is put in for the controller.
+pub(super) struct Outlet {
+    pub(super) reports: watch::Sender<NodeReport>,
+    pub(super) models: Handover,
+}
+
+/// A thread that speaks with the controller, and where it gets what it says; `None` without a controller.
+pub(super) fn start(options: &Options, node: &str) -> anyhow::Result<Option<Outlet>> {
     let (Some(url), Some(token)) = (&options.controller_url, &options.token) else {
         return Ok(None);
     };
@@ -44,11 +54,15 @@ pub(super) fn start(options: &Options) -> anyhow::Result<Option<watch::Sender<No
         token: token.clone(),
     };
     let (sender, reports) = watch::channel(NodeReport::default());
+    let (models, sending) = models::channel(node.to_owned());
     services::spawn("controller", async move {
-        send_all(&peer, reports).await;
+        tokio::join!(send_all(&peer, reports), sending.send_all(&peer));
         Ok(())
     })?;
-    Ok(Some(sender))
+    Ok(Some(Outlet {
+        reports: sender,
+        models,
+    }))
 }
 
 /// Sends each report, and the last one again now and then: a controller that starts anew knows nothing. Ends with the
@@ -96,9 +110,13 @@ pub async fn send_all(peer: &Peer, mut reports: watch::Receiver<NodeReport>) {
 }
 
 async fn send(client: &Client, report: &NodeReport) -> anyhow::Result<()> {
+    post(client, REPORT_PATH, report).await
+}
+
+async fn post(client: &Client, path: &str, report: &impl Serialize) -> anyhow::Result<()> {
     let request = Request::builder()
         .method(Method::POST)
-        .uri(REPORT_PATH)
+        .uri(path)
         .header(header::CONTENT_TYPE, "application/json")
         .body(serde_json::to_vec(report).context("write the report")?)
         .context("make a request of the report")?;

@@ -87,7 +87,7 @@ async fn serve(options: Options, log_level: LogLevel) -> anyhow::Result<()> {
     }
     socket::start(&options.state_dir, Arc::clone(&view), log_level)?;
     let outlets = Outlets {
-        reports: controller::start(&options)?,
+        controller: controller::start(&options, recorder.node_name())?,
         recorder,
         view,
     };

@@ -15,9 +15,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tracing::{error, info, warn};
 use varmor_common::policy;
-use varmor_common::report::NodeReport;
 
 use self::audit::AuditTrail;
+use super::controller::Outlet;
 use super::notify;
 use super::options::Options;
 use super::state::{POLICIES, Policies, Report, STATUS, Status};
@@ -45,7 +45,7 @@ pub(super) struct Outlets {
     pub(super) recorder: Recorder,
     pub(super) view: Arc<View>,
     /// To the controller of the cluster.
-    pub(super) reports: Option<watch::Sender<NodeReport>>,
+    pub(super) controller: Option<Outlet>,
 }
 
 pub(super) struct Worker {
@@ -71,7 +71,7 @@ pub(super) struct Worker {
     recorder: Recorder,
     view: Arc<View>,
     /// To the controller of the cluster.
-    reports: Option<watch::Sender<NodeReport>>,
+    controller: Option<Outlet>,
     /// Of the last reconciliation.
     failures: usize,
     /// systemd knows that the policies are in the kernel.
@@ -123,7 +123,7 @@ impl Worker {
             observations: Observations::new(&options.model_dir),
             recorder: outlets.recorder,
             view: outlets.view,
-            reports: outlets.reports,
+            controller: outlets.controller,
             failures: 0,
             is_announced: false,
             watchdog: None,
@@ -287,6 +287,7 @@ impl Worker {
                 policy.profile = policy.profile.without_rules();
             }
         }
+        self.hand_over();
     }
 
     fn reconcile(&mut self) {
@@ -310,7 +311,7 @@ impl Worker {
         if outcome.actions > 0 || stored {
             self.report();
             memory::give_back();
-        } else if self.reports.is_some() {
+        } else if self.controller.is_some() {
             // The node may have come to a later state of the cluster without a step.
             self.report_to_controller(&self.policies_state());
         }

@@ -126,13 +126,18 @@ impl Observations {
             let until = humantime::format_rfc3339_seconds(observation.until);
             return Some(format!("is recorded until {until}; nothing is refused"));
         }
-        let model = self.folder.join(profile).join(journal::MODEL);
-        self.completed.contains_key(profile).then(|| {
-            format!(
-                "was recorded, nothing is refused; the model is {}",
-                model.display()
-            )
-        })
+        let model = self.model(profile)?;
+        Some(format!(
+            "was recorded, nothing is refused; the model is {}",
+            model.display()
+        ))
+    }
+
+    /// The file of the model of a profile whose recording is over.
+    #[must_use]
+    pub fn model(&self, profile: &str) -> Option<PathBuf> {
+        let is_over = self.completed.contains_key(profile);
+        is_over.then(|| self.folder.join(profile).join(journal::MODEL))
     }
 
     /// Takes an event of a profile that is recorded; otherwise it is given back.

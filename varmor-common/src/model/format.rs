@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use super::allow::{app_armor_files, by_address, permissions, ptrace_permissions, type_word};
 use super::behaviour::{Behaviour, FileUse, Mounted, Peer};
+use crate::abi::PERM_READ;
 use crate::matcher::Pattern;
 use crate::policy::vocabulary as words;
 use crate::policy::{
@@ -196,6 +197,13 @@ impl Behaviour {
             let seen = behaviour.files.entry(program.clone()).or_default();
             (seen.program, seen.access) = (true, seen.access | crate::abi::PERM_EXEC);
             seen.examples = seen.examples.max(1);
+        }
+        let of_app_armor = result.app_armor.iter().flat_map(|seen| &seen.files);
+        for file in of_app_armor.filter(|file| file.permissions.iter().any(|letter| letter == "r")) {
+            if let Some(seen) = behaviour.files.get_mut(&file.path) {
+                // AppArmor asks for reading where a name is changed, and only there beyond what BPF does.
+                seen.renamed = seen.access & PERM_READ == 0 && !seen.program;
+            }
         }
         for word in &bpf.capabilities {
             let set = known("capabilities", word, words::capabilities)?.0;

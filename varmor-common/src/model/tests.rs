@@ -130,6 +130,7 @@ fn a_model_comes_back_from_its_format_and_means_the_same() {
     let read = Behaviour::read(&serde_json::from_str(&text).expect("what was written")).expect("a model");
     let rules = |behaviour: &Behaviour| super::custom_profile(behaviour);
     assert_eq!(rules(&read), rules(&behaviour));
+    assert_eq!(super::app_armor_files(&read), super::app_armor_files(&behaviour));
     assert_eq!(generalise(&read, &Settings::default()).0.files, read.files);
 }
 

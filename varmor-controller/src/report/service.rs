@@ -1,4 +1,4 @@
-//! The HTTP service for reports.
+//! The HTTP service for reports and models.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,22 +11,28 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams};
+use serde::de::DeserializeOwned;
 use serde_json::json;
-use varmor_common::report::{NodeReport, REPORT_PATH};
+use varmor_common::report::{MODEL_PATH, ModelReport, NodeReport, REPORT_PATH};
 
 use super::caller::{Caller, Callers, Denied};
+use super::models::{Models, NotTaken};
 use crate::context::Context;
 use crate::status::AgentPod;
 
 /// Far more than the problems of a node with ten thousand profiles need on average; a node sends fewer words, not more.
 const LARGEST: usize = 1 << 20;
 
+/// What etcd takes as one object, so no model can be larger.
+const LARGEST_MODEL: usize = 3 << 19;
+
 struct Service {
     context: Context,
     callers: Callers,
+    models: Models,
 }
 
-/// The service; `POST` a report, `GET /healthz`.
+/// The service; `POST` a report or a model, `GET /healthz`.
 pub fn router(context: Context) -> Router {
     let settings = &context.settings;
     let callers = Callers::new(
@@ -34,47 +40,96 @@ pub fn router(context: Context) -> Router {
         &settings.namespace,
         &settings.agent_service_account,
     );
+    let models = Models::new(context.clone());
+    let service = Service {
+        context,
+        callers,
+        models,
+    };
     Router::new()
-        .route(REPORT_PATH, post(receive))
-        .layer(DefaultBodyLimit::max(LARGEST))
+        .route(REPORT_PATH, post(receive).layer(DefaultBodyLimit::max(LARGEST)))
+        .route(
+            MODEL_PATH,
+            post(receive_model).layer(DefaultBodyLimit::max(LARGEST_MODEL)),
+        )
         .route("/healthz", get(|| async { "ok" }))
-        .with_state(Arc::new(Service { context, callers }))
+        .with_state(Arc::new(service))
 }
 
-/// Who calls is asked before anything of the body is read: strangers cost no memory.
 async fn receive(State(service): State<Arc<Service>>, request: Request) -> Response {
+    match heard(&service, request, |report: &NodeReport| &report.node).await {
+        Ok(report) => {
+            service.context.nodes().hear(report, Instant::now());
+            StatusCode::NO_CONTENT.into_response()
+        }
+        Err(response) => *response,
+    }
+}
+
+async fn receive_model(State(service): State<Arc<Service>>, request: Request) -> Response {
+    let report = match heard(&service, request, |report: &ModelReport| &report.node).await {
+        Ok(report) => report,
+        Err(response) => return *response,
+    };
+    match service.models.take(&report).await {
+        Ok(()) => StatusCode::NO_CONTENT.into_response(),
+        Err(error) => {
+            tracing::warn!(
+                node = report.node,
+                error = crate::told(&error),
+                "a model is not taken"
+            );
+            let code = match error {
+                NotTaken::Complete(_) => StatusCode::CONFLICT,
+                NotTaken::Unreadable(..) => StatusCode::UNPROCESSABLE_ENTITY,
+                NotTaken::NotRecorded(_) | NotTaken::Busy(_) | NotTaken::Unavailable(..) => {
+                    StatusCode::SERVICE_UNAVAILABLE
+                }
+            };
+            answer(code, &crate::told(&error))
+        }
+    }
+}
+
+/// Reads what the agent of a node says, and makes sure that it speaks for that node. Who calls is asked before anything
+/// of the body is read: strangers cost no memory.
+async fn heard<T: DeserializeOwned>(
+    service: &Service,
+    request: Request,
+    node_of_report: fn(&T) -> &String,
+) -> Result<T, Box<Response>> {
     let token = token(request.headers()).unwrap_or_default().to_owned();
     let caller = match service.callers.of(&token).await {
         Ok(caller) => caller,
-        Err(denied) => return refused(&service, &denied),
+        Err(denied) => return Err(refused(service, &denied).into()),
     };
     let body = match Bytes::from_request(request, &()).await {
         Ok(body) => body,
-        Err(rejection) => return answer(rejection.status(), &rejection.body_text()),
+        Err(rejection) => return Err(answer(rejection.status(), &rejection.body_text()).into()),
     };
-    let report: NodeReport = match serde_json::from_slice(&body) {
+    let report: T = match serde_json::from_slice(&body) {
         Ok(report) => report,
         Err(error) => {
             let message =
                 format!("the report cannot be read: {error}; agent and controller must be of one release");
-            return answer(StatusCode::UNPROCESSABLE_ENTITY, &message);
+            return Err(answer(StatusCode::UNPROCESSABLE_ENTITY, &message).into());
         }
     };
     let node = match node_of(&service.context, &caller).await {
         Ok(node) => node,
-        Err(denied) => return refused(&service, &denied),
+        Err(denied) => return Err(refused(service, &denied).into()),
     };
-    if node != report.node {
+    let claimed = node_of_report(&report);
+    if node != *claimed {
         let denied = Denied::OtherNode {
             pod: caller.pod,
             own: node,
-            claimed: report.node,
+            claimed: claimed.clone(),
         };
-        return refused(&service, &denied);
+        return Err(refused(service, &denied).into());
     }
     service.context.metrics.report(true);
-    service.context.nodes().hear(report, Instant::now());
-    StatusCode::NO_CONTENT.into_response()
+    Ok(report)
 }
 
 /// The node of the caller's pod. A pod that the watch has not told of yet is looked up.

@@ -3,7 +3,8 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use varmor_common::policy::{
-    ArmorProfileStatus, NodeCondition, Phase, PolicyCondition, PolicyMode, PolicyStatus,
+    ArmorProfileModelStatus, ArmorProfileStatus, NodeCondition, Phase, PolicyCondition, PolicyMode,
+    PolicyStatus,
 };
 use varmor_common::report::ProfileState;
 
@@ -31,7 +32,7 @@ pub fn profile_status(
     let failed = tally.problems.iter().map(|(node, exception)| {
         let reason = match exception.state {
             ProfileState::Degraded => "Degraded",
-            ProfileState::Failed | ProfileState::Pending => "Failed",
+            ProfileState::Failed | ProfileState::Pending | ProfileState::Recording => "Failed",
         };
         (node.as_str(), reason, exception.message.clone())
     });
@@ -100,6 +101,17 @@ pub fn policy_status(
         phase: Some(phase),
         observed_generation: Some(policy.generation),
     })
+}
+
+/// The status of the `ArmorProfileModel` that a policy is recorded into.
+pub(super) fn model_status(tally: &Tally, is_recorded: bool) -> ArmorProfileModelStatus {
+    let completed = tally.loaded.saturating_sub(tally.recording);
+    ArmorProfileModelStatus {
+        desired_number: number(tally.desired),
+        completed_number: number(completed),
+        ready: is_recorded,
+        conditions: Vec::new(),
+    }
 }
 
 /// Status, reason and message.
@@ -176,18 +188,31 @@ fn readiness(outcome: &Outcome, profile: Option<(&Profile, &Tally)>, census: &Ce
 
 fn phase(policy: &Policy, outcome: &Outcome, tally: Option<&Tally>, is_ready: bool) -> Phase {
     let is_failed = outcome.problem.is_some() || tally.is_some_and(|tally| !tally.problems.is_empty());
-    let is_modeling = policy
-        .read
-        .as_ref()
-        .is_ok_and(|wish| wish.spec.policy.mode == PolicyMode::BehaviorModeling);
     let is_same = policy.status.observed_generation == Some(policy.generation);
     let was_protecting = is_same && policy.status.phase == Some(Phase::Protecting);
     match () {
         () if is_failed => Phase::Error,
-        () if is_modeling => Phase::Modeling,
+        () if is_modeling(policy) && is_recorded(policy, tally) => Phase::Completed,
+        () if is_modeling(policy) => Phase::Modeling,
         () if is_ready || was_protecting => Phase::Protecting,
         () => Phase::Pending,
     }
+}
+
+/// Whether the policy records what its workloads do.
+#[must_use]
+pub fn is_modeling(policy: &Policy) -> bool {
+    let wish = policy.read.as_ref();
+    wish.is_ok_and(|wish| wish.spec.policy.mode == PolicyMode::BehaviorModeling)
+}
+
+/// Whether every node has recorded for the whole time and its model is here. What is complete stays so: a node that
+/// joins later begins anew, and nobody waits for it.
+#[must_use]
+pub fn is_recorded(policy: &Policy, tally: Option<&Tally>) -> bool {
+    let was_recorded = policy.status.observed_generation == Some(policy.generation)
+        && policy.status.phase == Some(Phase::Completed);
+    was_recorded || tally.is_some_and(|tally| tally.is_everywhere() && tally.recording == 0)
 }
 
 fn name(outcome: &Outcome, policy: &Policy) -> String {

@@ -4,6 +4,6 @@ mod judge;
 mod nodes;
 mod write;
 
-pub use judge::{policy_status, profile_status};
+pub use judge::{is_modeling, is_recorded, policy_status, profile_status};
 pub use nodes::{AgentPod, Census, Exception, Nodes, Tally};
 pub use write::run;

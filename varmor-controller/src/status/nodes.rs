@@ -72,6 +72,8 @@ pub struct Tally {
     pub loaded: usize,
     /// Nodes that have refused the present generation, or hold it in part.
     pub problems: Vec<(String, Exception)>,
+    /// Those of the loaded ones that still record, or whose model is not here yet.
+    pub recording: usize,
 }
 
 impl Tally {
@@ -198,14 +200,22 @@ impl Nodes {
             desired: census.desired,
             loaded: census.synced.len() - behind,
             problems: Vec::new(),
+            recording: 0,
         };
         for (node, exception) in self.exceptions.get(uid).into_iter().flatten() {
             let Some(synced) = census.by_node.get(node) else {
                 continue;
             };
+            let is_present = exception.generation == generation && *synced >= spec_version;
+            if exception.state == ProfileState::Recording && is_present {
+                tally.recording += 1;
+                continue;
+            }
             // Whatever generation the node speaks of: it does not say that it has the present one.
             tally.loaded -= usize::from(*synced >= spec_version);
-            if exception.generation == generation && exception.state != ProfileState::Pending {
+            if exception.generation == generation
+                && !matches!(exception.state, ProfileState::Pending | ProfileState::Recording)
+            {
                 tally.problems.push((node.clone(), exception.clone()));
             }
         }

@@ -7,12 +7,12 @@ use futures_util::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, Patch, PatchParams};
-use kube::core::DynamicObject;
+use kube::core::{ApiResource, DynamicObject};
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use serde_json::{Value, json};
-use varmor_common::policy::{ArmorProfileStatus, PolicyStatus};
+use varmor_common::policy::{ArmorProfileModel, ArmorProfileModelStatus, ArmorProfileStatus, PolicyStatus};
 
-use super::judge::{policy_status, profile_status};
+use super::judge::{is_modeling, is_recorded, model_status, policy_status, profile_status};
 use crate::MANAGER;
 use crate::context::Context;
 use crate::object::{API_VERSION, PolicyKey, Profile, ProfileKey};
@@ -46,10 +46,22 @@ enum Job {
         uid: String,
         status: Box<ArmorProfileStatus>,
     },
+    /// Of the model that this `ArmorProfile` is recorded into, if there is one.
+    Model {
+        key: ProfileKey,
+        uid: String,
+        status: Box<ArmorProfileModelStatus>,
+    },
 }
 
-/// What a write is about: uid of the object.
-type Failures = HashMap<String, (u32, Instant)>;
+/// What was written, or could not be.
+#[derive(Default)]
+struct Past {
+    /// By what the write was about: how often, and when to try again.
+    failures: HashMap<String, (u32, Instant)>,
+    /// By uid of the `ArmorProfile`: what its model says.
+    models: HashMap<String, ArmorProfileModelStatus>,
+}
 
 /// Runs until the future is dropped.
 pub async fn run(context: &Context) {
@@ -58,7 +70,7 @@ pub async fn run(context: &Context) {
         instance: Some(context.settings.pod_name.clone()),
     };
     let recorder = Recorder::new(context.client.clone(), reporter);
-    let mut failures = Failures::new();
+    let mut past = Past::default();
     let mut seen = (0, 0);
     let mut looked = None::<Instant>;
     loop {
@@ -69,7 +81,7 @@ pub async fn run(context: &Context) {
             continue;
         }
         let now = Instant::now();
-        let (jobs, is_more) = plan(context, &failures, now);
+        let (jobs, is_more) = plan(context, &past, now);
         let results: Vec<(Job, Result<(), kube::Error>)> = stream::iter(jobs)
             .map(|job| async move {
                 let result = write(context, &job).await;
@@ -81,14 +93,15 @@ pub async fn run(context: &Context) {
         let mut is_complete = !is_more;
         for (job, result) in results {
             is_complete &= result.is_ok();
-            settle(context, &recorder, &mut failures, job, result).await;
+            settle(context, &recorder, &mut past, job, result).await;
         }
         // Our own changes to the table are no news, what came while we wrote is.
         seen = if is_complete { versions } else { (0, 0) };
         looked = Some(now);
         context.nodes().sweep(now);
         // Objects that went are forgotten with the time of their next try.
-        failures.retain(|_, (_, next)| now.saturating_duration_since(*next) < Duration::from_mins(10));
+        past.failures
+            .retain(|_, (_, next)| now.saturating_duration_since(*next) < Duration::from_mins(10));
     }
 }
 
@@ -105,12 +118,12 @@ fn window(context: &Context) -> Duration {
 }
 
 /// What differs, and whether there is more than fits into one window.
-fn plan(context: &Context, failures: &Failures, now: Instant) -> (Vec<Job>, bool) {
+fn plan(context: &Context, past: &Past, now: Instant) -> (Vec<Job>, bool) {
     let world = context.world();
     let nodes = context.nodes();
     let census = nodes.census(now);
     let time = Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_else(|_| Timestamp::now());
-    let is_waiting = |uid: &str| failures.get(uid).is_some_and(|(_, next)| *next > now);
+    let is_waiting = |about: &str| past.failures.get(about).is_some_and(|(_, next)| *next > now);
     let (mut first, mut then) = (Vec::new(), Vec::new());
     let tally =
         |profile: &Profile| nodes.tally(&census, &profile.uid, profile.generation, profile.spec_version);
@@ -121,6 +134,17 @@ fn plan(context: &Context, failures: &Failures, now: Instant) -> (Vec<Job>, bool
         let profile = outcome.profile.as_ref().and_then(|key| world.profile(key));
         let known = profile.map(|profile| (profile, tally(profile)));
         let known = known.as_ref().map(|(profile, tally)| (*profile, tally));
+        if let Some((profile, tally)) = known.filter(|_| is_modeling(policy)) {
+            let status = model_status(tally, is_recorded(policy, Some(tally)));
+            let is_news = past.models.get(&profile.uid) != Some(&status);
+            if is_news && !is_waiting(&about_model(&profile.uid)) {
+                then.push(Job::Model {
+                    key: profile.key.clone(),
+                    uid: profile.uid.clone(),
+                    status: Box::new(status),
+                });
+            }
+        }
         let Some(status) = policy_status(policy, outcome, known, &census, time) else {
             continue;
         };
@@ -154,25 +178,33 @@ fn plan(context: &Context, failures: &Failures, now: Instant) -> (Vec<Job>, bool
 
 async fn write(context: &Context, job: &Job) -> Result<(), kube::Error> {
     let client = context.client.clone();
-    let (api, kind, name, uid, status): (Api<DynamicObject>, &str, &str, &str, Value) = match job {
+    let (api, kind, name, uid, status): (Api<DynamicObject>, &str, &str, Option<&String>, Value) = match job {
         Job::Policy { key, uid, status, .. } => {
             let api = match &key.namespace {
                 Some(namespace) => Api::namespaced_with(client, namespace, &key.resource()),
                 None => Api::all_with(client, &key.resource()),
             };
-            (api, key.kind(), &key.name, uid, json!(status))
+            (api, key.kind(), &key.name, Some(uid), json!(status))
         }
         Job::Profile { key, uid, status } => {
             let api = Api::namespaced_with(client, &key.namespace, &Profile::resource());
-            (api, "ArmorProfile", &key.name, uid, json!(status))
+            (api, "ArmorProfile", &key.name, Some(uid), json!(status))
+        }
+        Job::Model { key, status, .. } => {
+            let resource = ApiResource::erase::<ArmorProfileModel>(&());
+            let api = Api::namespaced_with(client, &key.namespace, &resource);
+            (api, "ArmorProfileModel", &key.name, None, json!(status))
         }
     };
-    let object = json!({
+    let mut object = json!({
         "apiVersion": API_VERSION,
         "kind": kind,
-        "metadata": {"name": name, "uid": uid},
+        "metadata": {"name": name},
         "status": status,
     });
+    if let Some(uid) = uid {
+        object["metadata"]["uid"] = json!(uid);
+    }
     let params = PatchParams::apply(STATUS_MANAGER).force();
     let written = api.patch_status(name, &params, &Patch::Apply(object)).await;
     context.metrics.status_write(written.is_ok());
@@ -182,19 +214,20 @@ async fn write(context: &Context, job: &Job) -> Result<(), kube::Error> {
 async fn settle(
     context: &Context,
     recorder: &Recorder,
-    failures: &mut Failures,
+    past: &mut Past,
     job: Job,
     result: Result<(), kube::Error>,
 ) {
-    let (uid, name) = match &job {
+    let (about, name) = match &job {
         Job::Policy { key, uid, .. } => (uid.clone(), key.to_string()),
         Job::Profile { key, uid, .. } => (uid.clone(), format!("ArmorProfile {key}")),
+        Job::Model { key, uid, .. } => (about_model(uid), format!("ArmorProfileModel {key}")),
     };
     if let Err(error) = result {
         // Gone, or another object by now: the watch will tell.
         let is_over =
             matches!(&error, kube::Error::Api(status) if status.is_not_found() || status.is_conflict());
-        let (count, next) = failures.entry(uid).or_insert((0, Instant::now()));
+        let (count, next) = past.failures.entry(about).or_insert((0, Instant::now()));
         *count += 1;
         *next = Instant::now() + PAUSE * (1 << (*count).min(7));
         if !is_over {
@@ -206,7 +239,7 @@ async fn settle(
         }
         return;
     }
-    failures.remove(&uid);
+    past.failures.remove(&about);
     match job {
         Job::Policy {
             key,
@@ -223,7 +256,15 @@ async fn settle(
             }
         }
         Job::Profile { key, uid, status } => context.world().set_profile_status(&key, &uid, *status),
+        Job::Model { uid, status, .. } => {
+            past.models.insert(uid, *status);
+        }
     }
+}
+
+/// The profile and its model are written apart.
+fn about_model(uid: &str) -> String {
+    format!("model of {uid}")
 }
 
 /// What is worth an Event: readiness that came or went, and another problem than before.

@@ -135,7 +135,7 @@ pub(crate) async fn a_stale_report_does_not_make_ready(lab: &mut Lab) {
     );
 }
 
-fn version(object: &Value) -> u64 {
+pub(crate) fn version(object: &Value) -> u64 {
     object["metadata"]["resourceVersion"]
         .as_str()
         .unwrap()
@@ -143,7 +143,7 @@ fn version(object: &Value) -> u64 {
         .unwrap()
 }
 
-async fn agent(lab: &Lab, name: &str, node: &str, account: &str) {
+pub(crate) async fn agent(lab: &Lab, name: &str, node: &str, account: &str) {
     let accounts = lab.api(&core("ServiceAccount", "serviceaccounts"), Some("varmor"));
     if accounts.get_opt(account).await.unwrap().is_none() {
         lab.create(&accounts, json!({"metadata": {"name": account}}))
@@ -158,7 +158,7 @@ async fn agent(lab: &Lab, name: &str, node: &str, account: &str) {
     .await;
 }
 
-async fn token(lab: &Lab, account: &str, pod: Option<&str>, audience: &str) -> String {
+pub(crate) async fn token(lab: &Lab, account: &str, pod: Option<&str>, audience: &str) -> String {
     use k8s_openapi::api::authentication::v1::TokenRequest;
     use k8s_openapi::api::core::v1::ServiceAccount;
     let mut spec = json!({"audiences": [audience]});
@@ -176,11 +176,16 @@ async fn token(lab: &Lab, account: &str, pod: Option<&str>, audience: &str) -> S
     made.status.unwrap().token
 }
 
-/// The code of the answer.
+/// The code of the answer to a report.
 async fn post(lab: &Lab, token: &str, body: &str) -> u16 {
+    post_to(lab, REPORT_PATH, token, body).await
+}
+
+/// The code of the answer.
+pub(crate) async fn post_to(lab: &Lab, path: &str, token: &str, body: &str) -> u16 {
     let mut stream = TcpStream::connect(lab.reports).await.unwrap();
     let head = format!(
-        "POST {REPORT_PATH} HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer {token}\r\ncontent-length: {}\r\n\r\n",
+        "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer {token}\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes()).await.unwrap();

@@ -8,6 +8,7 @@
 mod agents;
 mod lab;
 mod policies;
+mod recordings;
 mod trouble;
 
 use lab::Lab;
@@ -38,6 +39,8 @@ async fn the_controller_keeps_its_promises_on_a_real_api_server() {
     agents::reports(&mut lab).await;
     eprintln!("a stale report does not make ready");
     agents::a_stale_report_does_not_make_ready(&mut lab).await;
+    eprintln!("recordings become a model");
+    recordings::recordings_become_a_model(&mut lab).await;
     eprintln!("undecodable object");
     trouble::undecodable_object(&mut lab).await;
     eprintln!("conflict");

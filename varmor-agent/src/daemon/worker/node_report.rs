@@ -1,17 +1,22 @@
 //! What the worker tells the controller of the cluster.
 
+use std::collections::BTreeMap;
+
 use varmor_common::report::{EnforcerReport, NodeReport, ProfileReport, ProfileState};
 
 use super::Worker;
+use crate::daemon::controller::Finished;
 use crate::daemon::state::{Policies, PolicyFile, PolicyState};
 use crate::enforcer::LoadedProfile;
+use crate::observe::Progress;
+use crate::source::PolicyObject;
 use crate::source::cluster::Cluster;
 
 impl Worker {
     /// Hands the report on if something has changed. Only after the first list: before it, nothing is known of what
     /// there should be.
     pub(super) fn report_to_controller(&self, policies: &Policies) {
-        let (Some(sender), Some(cluster)) = (&self.reports, self.source.cluster()) else {
+        let (Some(controller), Some(cluster)) = (&self.controller, self.source.cluster()) else {
             return;
         };
         let Some(synced) = cluster.synced() else { return };
@@ -21,14 +26,58 @@ impl Worker {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             enforcers: self.enforcers(),
             synced,
-            exceptions: exceptions(cluster, policies, &loaded),
+            exceptions: exceptions(cluster, policies, |file, uid| {
+                verdict(file, &loaded).or_else(|| self.recording(file, uid))
+            }),
             protected: self.reconciler.protected().count() as u64,
         };
-        sender.send_if_modified(|last| {
+        controller.reports.send_if_modified(|last| {
             let is_new = *last != report;
             *last = report;
             is_new
         });
+    }
+
+    /// Has the controller get the models of recordings that are over.
+    pub(super) fn hand_over(&self) {
+        let (Some(controller), Some(cluster)) = (&self.controller, self.source.cluster()) else {
+            return;
+        };
+        let mut wanted = BTreeMap::new();
+        for policy in self.policies.iter().flatten() {
+            let Some(model) = self.observations.model(&policy.profile.name) else {
+                continue;
+            };
+            let namespace = policy.namespace.clone().unwrap_or_default();
+            let name = &policy.profile.name;
+            if let Some((uid, _)) = cluster.identity(&format!("{namespace}/{name}")) {
+                let finished = Finished {
+                    namespace,
+                    name: name.clone(),
+                    model,
+                };
+                wanted.insert(uid.to_owned(), finished);
+            }
+        }
+        controller.models.want(wanted);
+    }
+
+    /// What is still to be done of a recording.
+    fn recording(&self, file: &PolicyFile, uid: &str) -> Option<(ProfileState, String)> {
+        let message =
+            file.objects
+                .iter()
+                .find_map(|object| match self.observations.progress(&object.profile) {
+                    Some(Progress::Recording) => self.observations.described(&object.profile),
+                    Some(Progress::Completed) => self.controller.as_ref()?.models.waits(uid),
+                    None => {
+                        let mut policies = self.policies.iter().flatten();
+                        let is_this = |policy: &PolicyObject| policy.profile.name == object.profile;
+                        let wanted = policies.any(|policy| is_this(policy) && policy.recorded_for.is_some());
+                        wanted.then(|| "the recording cannot begin; the agent's log says why".to_owned())
+                    }
+                })?;
+        Some((ProfileState::Recording, message))
     }
 
     fn enforcers(&self) -> Vec<EnforcerReport> {
@@ -47,14 +96,18 @@ impl Worker {
     }
 }
 
-/// The profiles that are not in force as they are written.
-fn exceptions(cluster: &Cluster, policies: &Policies, loaded: &[LoadedProfile]) -> Vec<ProfileReport> {
+/// The profiles that are not in force as they are written, or not finished.
+fn exceptions(
+    cluster: &Cluster,
+    policies: &Policies,
+    verdict: impl Fn(&PolicyFile, &str) -> Option<(ProfileState, String)>,
+) -> Vec<ProfileReport> {
     let mut exceptions = Vec::new();
     for file in &policies.files {
         let Some((uid, generation)) = cluster.identity(&file.file) else {
             continue;
         };
-        let Some((state, message)) = verdict(file, loaded) else {
+        let Some((state, message)) = verdict(file, uid) else {
             continue;
         };
         let (namespace, name) = file.file.split_once('/').unwrap_or(("", &file.file));
@@ -132,9 +185,10 @@ fn without(enforcer: &str, unsupported: &[(String, String)]) -> Option<String> {
 
 fn severity(state: ProfileState) -> u8 {
     match state {
-        ProfileState::Degraded => 0,
-        ProfileState::Pending => 1,
-        ProfileState::Failed => 2,
+        ProfileState::Recording => 0,
+        ProfileState::Degraded => 1,
+        ProfileState::Pending => 2,
+        ProfileState::Failed => 3,
     }
 }
 

@@ -77,10 +77,16 @@ pub const PLACES: &[Place] = &[
         magic: BPF_FS,
         path: &[Some("sys"), Some("fs"), Some("bpf")],
     },
-    // Mounted nowhere: the link `policy` in this folder leads into it (security/apparmor/apparmorfs.c).
+    // Mounted nowhere: this is a link that leads into it (security/apparmor/apparmorfs.c).
     Place {
         magic: AAFS,
-        path: &[Some("sys"), Some("kernel"), Some("security"), Some("apparmor")],
+        path: &[
+            Some("sys"),
+            Some("kernel"),
+            Some("security"),
+            Some("apparmor"),
+            Some("policy"),
+        ],
     },
 ];
 

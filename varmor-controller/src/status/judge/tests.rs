@@ -35,6 +35,7 @@ fn tally(desired: usize, loaded: usize) -> Tally {
         desired,
         loaded,
         problems: Vec::new(),
+        recording: 0,
     }
 }
 
@@ -94,6 +95,33 @@ fn a_policy_is_ready_when_every_node_has_it() {
     assert_eq!(
         shown(&judged(&policy, &tally(0, 0), &none, 0)),
         "Pending false Created=True:Done Ready=False:NoNodes"
+    );
+}
+
+#[test]
+fn a_recording_is_complete_when_every_model_is_here_and_stays_so() {
+    let mut rules = objects::spec("BPF");
+    rules["policy"] =
+        json!({"enforcer": "BPF", "mode": "BehaviorModeling", "modelingOptions": {"duration": 1}});
+    let mut policy = objects::policy(Some("demo"), "web", "u1", &rules);
+    let nodes = census(2, &[]);
+    let mut tally = tally(2, 2);
+    let mut phase = |policy: &mut Policy, recording: usize| {
+        tally.recording = recording;
+        policy.status = judged(policy, &tally, &nodes, 0);
+        policy.status.phase.unwrap()
+    };
+    assert_eq!(phase(&mut policy, 2), Phase::Modeling);
+    assert_eq!(phase(&mut policy, 1), Phase::Modeling);
+    assert_eq!(phase(&mut policy, 0), Phase::Completed);
+    assert_eq!(phase(&mut policy, 1), Phase::Completed, "a node joined later");
+    policy.status.observed_generation = Some(0);
+    assert_eq!(phase(&mut policy, 1), Phase::Modeling, "the policy was changed");
+    tally.recording = 1;
+    let status = model_status(&tally, false);
+    assert_eq!(
+        (status.desired_number, status.completed_number, status.ready),
+        (2, 1, false)
     );
 }
 

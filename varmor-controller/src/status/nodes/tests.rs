@@ -84,6 +84,24 @@ fn a_node_that_names_the_profile_has_it_not() {
 }
 
 #[test]
+fn a_node_that_records_has_the_profile_and_is_not_finished() {
+    let (mut nodes, now) = (Nodes::default(), Instant::now());
+    pods(&mut nodes, &["n1", "n2", "n3"], now);
+    nodes.hear(report("n1", 100, &[("u", 2, ProfileState::Recording)]), now);
+    nodes.hear(report("n2", 100, &[("u", 1, ProfileState::Recording)]), now);
+    nodes.hear(report("n3", 100, &[]), now);
+    let counted = |nodes: &Nodes| nodes.tally(&nodes.census(now), "u", 2, 90).recording;
+    assert_eq!(
+        (tally(&nodes, now, 2, 90), counted(&nodes)),
+        ((3, 2, 0), 1),
+        "the second speaks of what was there before"
+    );
+    nodes.hear(report("n1", 100, &[]), now);
+    nodes.hear(report("n2", 100, &[]), now);
+    assert_eq!((tally(&nodes, now, 2, 90), counted(&nodes)), ((3, 3, 0), 0));
+}
+
+#[test]
 fn silence_is_not_consent() {
     let (mut nodes, now) = (Nodes::default(), Instant::now());
     assert!(
