@@ -7,6 +7,7 @@ mod egress;
 mod example;
 mod life;
 mod policies;
+mod recording;
 mod session;
 mod workloads;
 
@@ -184,6 +185,12 @@ pub(super) const ALL: &[Case] = &[
         READY,
         "a rule about a Service follows its endpoints",
         egress::to_services,
+    ),
+    case(
+        "recorded",
+        READY,
+        "what a workload does is recorded, becomes a model, and nothing else is allowed under it",
+        recording::recorded_and_enforced,
     ),
     case(
         "agent-killed",
