@@ -28,6 +28,7 @@ use server::{State, router};
 pub use options::Options;
 pub use server::{Hooks, Outcome, Served};
 pub use uninstall::{UninstallOptions, uninstall};
+pub(crate) use validate::transition::between;
 
 /// Where and for whom admission answers.
 #[derive(Clone, Debug)]

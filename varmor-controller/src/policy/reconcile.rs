@@ -11,6 +11,7 @@ use varmor_common::policy::ArmorProfileSpec;
 use super::apply;
 use super::desired::{Facts, apply_object, is_current, needs_model, spec};
 use super::existing::{is_restart_needed, roll, roll_existing};
+use crate::admission::between;
 use crate::context::Context;
 use crate::object::{Policy, PolicyKey, Profile, ProfileKey, Wish};
 use crate::reasons;
@@ -210,14 +211,17 @@ fn judge(
     match &policy.read {
         Err(message) => (last_good, Some(problem(reasons::INVALID, message.clone()))),
         Ok(wish) => {
-            let target = known.and_then(Profile::spec).map(|spec| spec.target);
-            if target.is_some_and(|target| target != wish.spec.target) {
-                let message = "spec.target: the target of a policy cannot be changed; create another policy for the other target, or delete this one first";
-                return (last_good, Some(problem(reasons::FORBIDDEN, message.to_owned())));
+            let text: Value = serde_json::from_str(&policy.spec).unwrap_or_default();
+            // Admission refuses the same, where it is on. How far a recording is only the API server's answer tells, so that
+            // part is left to it.
+            let before = known.and_then(Profile::spec).and_then(|spec| spec.policy);
+            let refusals = before.map(|before| between(&before.spec, &text, None));
+            if let Some(message) = refusals.and_then(|refusals| refusals.into_iter().next()) {
+                return (last_good, Some(problem(reasons::FORBIDDEN, message)));
             }
             let source = Source {
                 wish: wish.clone(),
-                text: serde_json::from_str(&policy.spec).unwrap_or_default(),
+                text,
                 generation: policy.generation,
             };
             (Some(source), None)

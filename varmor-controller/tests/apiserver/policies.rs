@@ -80,6 +80,15 @@ pub(crate) async fn edit_and_refused_edits(lab: &mut Lab) {
     })
     .await;
 
+    for (enforcer, status) in [("AppArmorBPF", "True"), ("BPF", "False"), ("AppArmorBPF", "True")] {
+        let change = json!({"spec": {"policy": {"enforcer": enforcer}}});
+        let generation = lab.merge(&policies, "edited", change).await.metadata.generation;
+        lab.until("AppArmor is added, and stays", &policies, "edited", |one| {
+            one["status"]["observedGeneration"] == json!(generation) && condition(one, "Updated").0 == status
+        })
+        .await;
+    }
+
     let wrong = json!({"spec": {"policy": {"enhanceProtect": {"hardeningRules": ["disallow-umounts"]}}}});
     lab.merge(&policies, "edited", wrong).await;
     let refused = lab

@@ -2,7 +2,7 @@
 
 #[cfg(test)]
 mod tests;
-mod transition;
+pub(crate) mod transition;
 
 use serde_json::Value;
 use varmor_common::compile::seccomp::Inputs;

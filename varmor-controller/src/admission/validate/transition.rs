@@ -11,22 +11,30 @@ struct Version {
 }
 
 impl Version {
-    fn read(object: &Value) -> Self {
-        let field = |pointer: &str| object.pointer(pointer).cloned().unwrap_or_default();
+    fn read(spec: &Value) -> Self {
+        let field = |pointer: &str| spec.pointer(pointer).cloned().unwrap_or_default();
         Self {
-            target: serde_json::from_value(field("/spec/target")).ok(),
-            enforcers: serde_json::from_value(field("/spec/policy/enforcer")).unwrap_or(Enforcers::NONE),
-            mode: serde_json::from_value(field("/spec/policy/mode")).ok(),
+            target: serde_json::from_value(field("/target")).ok(),
+            enforcers: serde_json::from_value(field("/policy/enforcer")).unwrap_or(Enforcers::NONE),
+            mode: serde_json::from_value(field("/policy/mode")).ok(),
         }
     }
 }
 
-/// Why `old` cannot become `new`.
+/// Why the object `old` cannot become `new`.
 pub(super) fn refusals(old: &Value, new: &Value) -> Vec<String> {
-    let (before, after) = (Version::read(old), Version::read(new));
     let phase = old.pointer("/status/phase").cloned().unwrap_or_default();
-    let modeling = serde_json::from_value(phase).is_ok_and(|phase: Phase| phase == Phase::Modeling)
-        && before.mode == Some(PolicyMode::BehaviorModeling);
+    between(
+        &old["spec"],
+        &new["spec"],
+        serde_json::from_value(phase).unwrap_or_default(),
+    )
+}
+
+/// Why a policy with the `spec` of `old`, which is in this phase, cannot have that of `new`.
+pub(crate) fn between(old: &Value, new: &Value, phase: Option<Phase>) -> Vec<String> {
+    let (before, after) = (Version::read(old), Version::read(new));
+    let modeling = phase == Some(Phase::Modeling) && before.mode == Some(PolicyMode::BehaviorModeling);
     let mut refusals = Vec::new();
     if before.target.is_some() && before.target != after.target {
         refusals.push(
