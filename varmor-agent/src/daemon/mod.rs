@@ -3,6 +3,7 @@
 //! One task owns the enforcer and everything that it is told comes to it as a message; nothing else holds it.
 
 pub mod controller;
+mod gatekeeper;
 mod http;
 mod lock;
 mod metrics;
@@ -44,6 +45,9 @@ use crate::{containers, kernel, logging};
 /// Runs until SIGTERM or SIGINT; enforcement stays in place then.
 pub fn run(options: Options) -> anyhow::Result<()> {
     let log_level = logging::install(options.log_format, &options.log_level)?;
+    if options.gatekeeper {
+        return gatekeeper::run(&options);
+    }
     privileges::drop_others()?;
     create_state_dir(&options.state_dir)?;
     let _lock = InstanceLock::take(&options.state_dir)?;

@@ -33,7 +33,7 @@ impl FromStr for Metadata {
 /// Protects the containers of this machine as the policies in a folder or in a cluster say.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "varmor-agent", version)]
-#[command(group = ArgGroup::new("source").required(true).args(["policy_dir", "cluster", "kubeconfig"]))]
+#[command(group = ArgGroup::new("source").required(true).args(["policy_dir", "cluster", "kubeconfig", "gatekeeper"]))]
 pub struct Options {
     /// Folder with the policies: *.yaml and *.yml; changes are applied at once
     #[arg(long, value_name = "DIR")]
@@ -44,6 +44,10 @@ pub struct Options {
     /// Take the policies from the cluster that this file names
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
+    /// Do nothing, and when told to end let containers start without an agent until one is back: for a container beside the
+    /// agent in its pod, whose successor could not start if the agent had crashed before
+    #[arg(long)]
+    pub gatekeeper: bool,
     /// Report to the controller at this address: `https://varmor-status-svc.varmor.svc:8080`
     #[arg(long, value_name = "URL", requires = "token", conflicts_with = "policy_dir")]
     pub controller_url: Option<Uri>,

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use aya::maps::{Array, HashMap, Map, MapData, RingBuf};
 use rustix::process::{Pid, Signal, kill_process};
-use varmor_common::abi::{MANAGED_FREE, MANAGED_GATE, Managed, PASSES_ONCE, SETTING_ALIVE, Waiting};
+use varmor_common::abi::{
+    MANAGED_FREE, MANAGED_GATE, Managed, PASSES_ONCE, SETTING_ABSENT, SETTING_ALIVE, Waiting,
+};
 
 use super::super::{CgroupId, EnforcerError, Resident, WithoutAgent};
 use super::BpfEnforcer;
@@ -111,6 +113,23 @@ pub(super) fn waiting_at(pins: &Pins) -> Vec<u32> {
         return Vec::new();
     };
     map.keys().filter_map(Result::ok).collect()
+}
+
+/// Lets containers run that start while no agent answers, at the gates of every build whose pins are there; an agent that
+/// starts says again what it wants. The answer is how many there are.
+pub fn let_starts_run(bpffs: &Path) -> Result<usize, EnforcerError> {
+    let all = Pins::all(bpffs).map_err(|error| EnforcerError::kernel("list the pins", error))?;
+    let with_gate = all.iter().filter(|pins| pins.map("SETTINGS").exists());
+    with_gate
+        .map(|pins| {
+            let mut settings: Array<MapData, u32> = MapData::from_pin(pins.map("SETTINGS"))
+                .and_then(|data| Map::Array(data).try_into())
+                .map_err(|error| EnforcerError::kernel("open the settings", error))?;
+            settings
+                .set(SETTING_ABSENT, 1, 0)
+                .map_err(|error| EnforcerError::kernel("write the settings", error))
+        })
+        .try_fold(0, |count, outcome| outcome.map(|()| count + 1))
 }
 
 fn go_on(process: u32) -> io::Result<()> {

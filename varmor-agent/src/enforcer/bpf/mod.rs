@@ -36,6 +36,7 @@ use varmor_common::profile::Profile;
 
 use self::activity::Counts;
 use self::explain::{Explanation, Explanations};
+pub use self::gate::let_starts_run;
 use self::gate::{Gate, SignOfLife};
 use self::journal::Journal;
 use self::keeper::Keeper;

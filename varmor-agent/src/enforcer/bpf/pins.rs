@@ -127,21 +127,27 @@ impl Pins {
 
     /// The pins of other versions.
     pub(super) fn others(&self) -> io::Result<Vec<Self>> {
-        let entries = match fs::read_dir(&self.root) {
+        let all = Self::all(&self.root)?.into_iter();
+        Ok(all.filter(|pins| pins.build != self.build).collect())
+    }
+
+    /// The pins of every version in this folder.
+    pub(super) fn all(root: &Path) -> io::Result<Vec<Self>> {
+        let entries = match fs::read_dir(root) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries?,
         };
-        let mut others = Vec::new();
+        let mut all = Vec::new();
         for entry in entries {
             let name = entry?.file_name().to_string_lossy().into_owned();
-            if name.starts_with("abi") && name != self.build {
-                others.push(Self {
-                    root: self.root.clone(),
+            if name.starts_with("abi") {
+                all.push(Self {
+                    root: root.to_owned(),
                     build: name,
                 });
             }
         }
-        Ok(others)
+        Ok(all)
     }
 
     pub(super) fn name(&self) -> &str {

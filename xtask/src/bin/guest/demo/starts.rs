@@ -1,8 +1,16 @@
 //! The first instructions of containers: with the agent there, while it is away for a moment, and without one.
 
-use std::{fs, thread, time::Duration};
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
 
 use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::containers;
@@ -95,6 +103,27 @@ pub(super) fn without_agent() -> Result<()> {
         let _ = containers::ctr(&["containers", "delete", "starts-refused"]);
         ensure!(outcome.is_err(), "app {app}: {outcome:?}");
     }
+    Ok(())
+}
+
+/// There still is none, but a gatekeeper that is told to end: whoever starts runs.
+pub(super) fn without_agent_and_gatekeeper(agent: &Path) -> Result<()> {
+    let mut gatekeeper = Command::new(agent)
+        .arg("--gatekeeper")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn()
+        .with_context(|| format!("start {}", agent.display()))?;
+    let output = gatekeeper.stdout.take().context("no output")?;
+    let mut lines = BufReader::new(output).lines();
+    let is_waiting = lines.any(|line| line.is_ok_and(|line| line.contains("gatekeeper waits")));
+    ensure!(is_waiting, "the gatekeeper does not wait");
+    let process = Pid::from_child(&gatekeeper);
+    kill_process(process, Signal::TERM).context("end the gatekeeper")?;
+    let status = gatekeeper.wait().context("wait for the gatekeeper")?;
+    ensure!(status.success(), "the gatekeeper ended with {status}");
+    let first = run("starts-let-run", "other")?;
+    ensure!(first.allowed > 0, "{first:?}");
     Ok(())
 }
 

@@ -160,6 +160,10 @@ fn first_instructions(args: &Args, agent: Agent, good: &mut bool) -> Result<Agen
     );
     drop(agent.take());
     *good &= say("without an agent no container starts", starts::without_agent);
+    *good &= say(
+        "the gatekeeper of an agent's pod that goes lets its successor start",
+        || starts::without_agent_and_gatekeeper(&args.agent),
+    );
     let agent = start(args)?;
     *good &= say(
         "with an agent they start again, and the refusals are in the log",
