@@ -27,7 +27,6 @@ const SECURITYFS: u64 = 0x7363_6673;
 const DEBUGFS: u64 = 0x6462_6720;
 const TRACEFS: u64 = 0x7472_6163;
 const BPF_FS: u64 = 0xcafe_4a11;
-const AAFS: u64 = 0x5a3c_69f0;
 
 /// Every place. An object of such a filesystem has, besides its path, the path that it would have there; a rule
 /// holds for it if it matches either.
@@ -77,20 +76,7 @@ pub const PLACES: &[Place] = &[
         magic: BPF_FS,
         path: &[Some("sys"), Some("fs"), Some("bpf")],
     },
-    // Mounted nowhere: this is a link that leads into it (security/apparmor/apparmorfs.c).
-    Place {
-        magic: AAFS,
-        path: &[
-            Some("sys"),
-            Some("kernel"),
-            Some("security"),
-            Some("apparmor"),
-            Some("policy"),
-        ],
-    },
 ];
 
 /// The filesystems of [`PLACES`], each once.
-pub(super) const MAGICS: &[u64] = &[
-    PROC, SYSFS, CGROUP2, CGROUP, SECURITYFS, DEBUGFS, TRACEFS, BPF_FS, AAFS,
-];
+pub(super) const MAGICS: &[u64] = &[PROC, SYSFS, CGROUP2, CGROUP, SECURITYFS, DEBUGFS, TRACEFS, BPF_FS];

@@ -153,10 +153,11 @@ pub(super) const ENTRIES: &[Entry] = &[
     }),
     rule("disable-cap-mac-override", || Ok(()))
         .unless(|| Some("nothing in this kernel asks for CAP_MAC_OVERRIDE: only Smack does".to_owned())),
-    // The second file is the same in a filesystem that is mounted nowhere.
     rule("disable-cap-mac-admin", || {
-        remove_nothing("/sys/kernel/security/apparmor/.remove")
-            .or_else(|_| remove_nothing("/sys/kernel/security/apparmor/policy/.remove"))
+        match fs::write("/sys/kernel/security/apparmor/.remove", "no-such-profile") {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            other => Ok(other?),
+        }
     }),
     rule("disable-cap-syslog", || {
         without_administrator()?;
@@ -280,14 +281,6 @@ fn raise_limit() -> Done {
 fn netlink(protocol: i64) -> Result<i64, Failure> {
     let (family, kind) = (i64::from(libc::AF_NETLINK), i64::from(libc::SOCK_RAW));
     raw::numbers(libc::SYS_socket, &[family, kind, protocol]).map_err(|errno| broken("socket", errno))
-}
-
-/// Tells AppArmor to forget a profile that it does not know.
-fn remove_nothing(file: &str) -> Done {
-    match fs::write(file, "no-such-profile") {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        other => Ok(other?),
-    }
 }
 
 /// Sends a message to the kernel's audit and reads its answer.
