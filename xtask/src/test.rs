@@ -277,7 +277,7 @@ fn model(kernels: &[Series]) -> Result<Counts> {
 }
 
 /// What a guest needs to load `AppArmor` profiles.
-fn parser() -> Result<Vec<Share>> {
+pub(crate) fn parser() -> Result<Vec<Share>> {
     tools::need(tools::APPARMOR)?;
     // The parser and what it is linked with; it is the only program of the guest that is not static.
     let parser = ["/usr/sbin/apparmor_parser", "/sbin/apparmor_parser"]

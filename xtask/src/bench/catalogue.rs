@@ -17,8 +17,7 @@ use crate::{
 };
 
 /// Presets of the project's plan that do not exist yet, and what they would take.
-const NOT_BUILT: [(&str, &str); 3] = [
-    ("seed-pts", "servers and their clients in the guest"),
+const NOT_BUILT: [(&str, &str); 2] = [
     (
         "seed-grsec",
         "stress-ng, ab, fio and a kernel build on this machine",

@@ -163,15 +163,36 @@ fn plan(args: &Args) -> Result<Plan> {
 }
 
 pub(super) fn measure(kernel: Series, plan: &Plan, programs: &Programs) -> Result<Report> {
-    measure_with(kernel, plan, programs, None)
+    measure_with(kernel, plan, programs, &Room::default())
 }
 
-/// Boots a guest with these security modules, or all that the product works with, and lets it carry the plan out.
+/// What a guest is given besides the plan.
+pub(super) struct Room {
+    /// Its security modules [default: all that the product works with].
+    pub(super) lsm: Option<String>,
+    pub(super) shares: Vec<Share>,
+    /// In MiB.
+    pub(super) memory: u32,
+    pub(super) timeout: Duration,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self {
+            lsm: None,
+            shares: Vec::new(),
+            memory: 1024,
+            timeout: Duration::from_mins(40),
+        }
+    }
+}
+
+/// Boots a guest and lets it carry the plan out.
 pub(super) fn measure_with(
     kernel: Series,
     plan: &Plan,
     programs: &Programs,
-    lsm: Option<&str>,
+    room: &Room,
 ) -> Result<Report> {
     let scratch = workspace::Scratch::new(&format!("bench-{kernel}"))?;
     let compiler = Compiler::new(kernel, &programs.guest, scratch.path())?;
@@ -186,10 +207,12 @@ pub(super) fn measure_with(
     let mut guest = Guest::new(kernel, ["/varmor-guest", "bench", "run"]);
     guest.icount = true;
     guest.smp = 1;
-    guest.timeout = Duration::from_mins(40);
-    guest.shares = shares;
-    if let Some(lsm) = lsm {
-        lsm.clone_into(&mut guest.lsm);
+    guest.timeout = room.timeout;
+    guest.memory = room.memory;
+    // Later files replace earlier ones of the same name.
+    guest.shares = room.shares.iter().cloned().chain(shares).collect();
+    if let Some(lsm) = &room.lsm {
+        guest.lsm.clone_from(lsm);
     }
     let mut report = Report::new(kernel);
     let mut text = Vec::new();

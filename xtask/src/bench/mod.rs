@@ -3,6 +3,7 @@
 mod apparmor;
 mod catalogue;
 mod compare;
+mod comparison;
 mod gate;
 mod hooks;
 pub(crate) mod load;

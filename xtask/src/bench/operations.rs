@@ -174,6 +174,7 @@ impl Operation {
             name: self.name.to_owned(),
             rounds: self.rounds,
             batches: self.batches,
+            amount: 0,
         }
     }
 }

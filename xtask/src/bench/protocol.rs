@@ -55,6 +55,9 @@ pub(crate) struct Work {
     /// Repetitions between two looks at the clock.
     pub(crate) rounds: u32,
     pub(crate) batches: u32,
+    /// Units of work in one repetition, for programs that are told how much to do.
+    #[serde(default)]
+    pub(crate) amount: u32,
 }
 
 /// One line of the guest.

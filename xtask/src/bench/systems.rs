@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 use anyhow::{Context, Result};
 
 use super::{
-    policy,
+    comparison, policy,
     protocol::{FOLDER, Setup, System},
 };
 use crate::{vm::Share, workspace};
@@ -108,6 +108,17 @@ pub(super) fn always_allow() -> System {
     }
 }
 
+/// The product with a policy of the comparison that the presets repeat.
+pub(super) fn compared(mode: &str, enforcer: &str) -> System {
+    let name = format!("{mode}-{enforcer}");
+    System {
+        setup: Setup::Under {
+            policy: format!("{name}.yaml"),
+        },
+        name,
+    }
+}
+
 /// The product with so many rules of each kind.
 pub(super) fn protected(rules: usize) -> System {
     System {
@@ -155,7 +166,10 @@ pub(super) fn write_files(
                 let content = match policy.as_str() {
                     UNCONCERNED_POLICY => policy::one_capability(),
                     ALWAYS_ALLOW_POLICY => policy::always_allow(),
-                    _ => policy::varmor(number_in(policy)?),
+                    _ => match comparison::policy(policy.trim_end_matches(".yaml")) {
+                        Some(content) => content,
+                        None => policy::varmor(number_in(policy)?),
+                    },
                 };
                 files.insert(policy.clone(), content.into_bytes());
             }

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::{Scale, Settings, cells::compared};
 use crate::{
     bench::{
-        hooks,
+        hooks::{self, Room},
         protocol::{Plan, Work},
         record::{Cell, Folder, Sample, Summary, field},
         report::Report,
@@ -157,11 +157,16 @@ fn boot(settings: &Settings, kernel: Series, lsm: &str, salt: u32, runs: u32) ->
             name: OPERATION.to_owned(),
             rounds: WRITES,
             batches: runs,
+            amount: 0,
         }],
         count_hooks: false,
         salt,
     };
-    hooks::measure_with(kernel, &plan, &settings.programs, Some(lsm))
+    let room = Room {
+        lsm: Some(lsm.to_owned()),
+        ..Room::default()
+    };
+    hooks::measure_with(kernel, &plan, &settings.programs, &room)
 }
 
 /// From instructions of one write to microseconds of a million.

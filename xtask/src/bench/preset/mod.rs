@@ -2,6 +2,7 @@
 
 mod cells;
 mod lsmperf;
+mod pts;
 mod smoke;
 mod unixbench;
 
@@ -25,6 +26,9 @@ pub(super) struct Args {
     /// Only this kernel [default: 6.1; seed-lsmperf: all four]
     #[arg(long)]
     kernel: Option<Series>,
+    /// Only these suites of seed-pts [default: all]
+    #[arg(long)]
+    suite: Vec<pts::Name>,
     /// Take `varmor` and `varmor-guest` from this folder instead of building them
     #[arg(long, value_name = "DIR")]
     programs: Option<PathBuf>,
@@ -32,6 +36,8 @@ pub(super) struct Args {
 
 #[derive(Clone, Copy, ValueEnum)]
 pub(super) enum Preset {
+    /// Apache, Redis and Sysbench under nothing and under each mode of each enforcer
+    SeedPts,
     /// The tests of UnixBench under 0, 1, 2, 4, 8, 50 and 1,000 rules
     SeedUnixbench,
     /// The eventfd workload of lsm-perf over kernels and sets of security modules
@@ -74,6 +80,7 @@ pub(super) fn command(args: &Args) -> Result<ExitCode> {
         programs: hooks::programs(args.programs.as_deref())?,
     };
     match args.preset {
+        Preset::SeedPts => pts::run(&settings, &args.suite),
         Preset::SeedUnixbench => unixbench::run(&settings),
         Preset::SeedLsmperf => lsmperf::run(&settings),
         Preset::Smoke => smoke::run(&settings),

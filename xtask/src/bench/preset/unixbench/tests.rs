@@ -27,6 +27,7 @@ impl Test {
                 Scale::Smoke => self.batches,
                 Scale::Std => self.batches * 2 + 1,
             },
+            amount: 0,
         }
     }
 }

@@ -11,7 +11,7 @@ use super::{
     operations::{self, Operation},
     plan,
     protocol::{Line, Work},
-    raw, say,
+    priority, programs, raw, say,
 };
 
 #[derive(clap::Args)]
@@ -22,6 +22,9 @@ pub(super) struct Args {
     /// How often
     #[arg(long)]
     repeat: Option<u32>,
+    /// Whoever started this makes it a real-time task: some policies do not allow it to do so itself
+    #[arg(long)]
+    ask_for_priority: bool,
 }
 
 /// Guest time until what loading programs and profiles left to do is done.
@@ -41,10 +44,19 @@ pub(super) fn measure(args: &Args) -> Result<()> {
         return Ok(());
     }
     let plan = plan()?;
-    raw::become_real_time().context("become a real-time task")?;
+    if args.ask_for_priority {
+        priority::ask()?;
+    } else {
+        raw::become_real_time().context("become a real-time task")?;
+    }
     sleep(QUIET);
     for work in &plan.operations {
-        let line = match batches(work) {
+        let measured = if programs::is_one(work) {
+            programs::measure(work)
+        } else {
+            batches(work)
+        };
+        let line = match measured {
             Ok(batches) => Line::Sample {
                 system: String::new(),
                 operation: work.name.clone(),

@@ -8,6 +8,8 @@ mod kept;
 mod launch;
 mod measure;
 mod operations;
+mod priority;
+mod programs;
 #[path = "../../../bench/protocol.rs"]
 mod protocol;
 mod raw;

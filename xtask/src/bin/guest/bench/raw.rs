@@ -21,9 +21,28 @@ pub(super) struct FilterInstruction {
 
 /// Nothing else gets the processor while this process wants it.
 pub(super) fn become_real_time() -> io::Result<()> {
+    make_real_time(0)
+}
+
+/// The same for another process, and for all that it starts from now on.
+pub(super) fn make_real_time(process: i32) -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: 10 };
     // SAFETY: the parameters live until the call returns.
-    check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) }.into()).map(|_| ())
+    check(unsafe { libc::sched_setscheduler(process, libc::SCHED_FIFO, &raw const parameters) }.into())
+        .map(|_| ())
+}
+
+/// As many open files as this process may allow itself: a server has one for each connection.
+pub(super) fn open_many_files() -> io::Result<()> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the limit lives until the call returns, which fills it.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) }.into())?;
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: the limit lives until the call returns.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }.into()).map(|_| ())
 }
 
 /// Forks; the child ends at once, or after becoming `program`.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, io::Read, thread::sleep, time::Duration};
 use anyhow::{Context, Result};
 
 use super::{
-    kept, plan,
+    kept, plan, programs,
     protocol::{Line, Setup, Work},
     say, stage,
     systems::{self, Active},
@@ -32,7 +32,12 @@ pub(super) fn run() -> Result<()> {
     for system in &plan.systems {
         let outcome = systems::activate(&system.setup, &mut known).and_then(|active| {
             let _companion = active.companion()?;
-            for line in active.measure(plan.salt)? {
+            let lines = if plan.operations.iter().any(programs::is_one) {
+                active.measure_programs(plan.salt)?
+            } else {
+                active.measure(plan.salt)?
+            };
+            for line in lines {
                 say(&named(line, &system.name))?;
             }
             let hooks = active.hooks()?;

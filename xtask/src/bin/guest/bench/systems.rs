@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::{
     empty::{self, EmptyPrograms},
-    kept,
+    kept, priority,
     protocol::{FOLDER, Line, Setup},
 };
 
@@ -75,7 +75,17 @@ impl Active {
     /// Runs the measuring process and returns what it says. A salt makes its environment longer.
     pub(super) fn measure(&self, salt: u32) -> Result<Vec<Line>> {
         let output = self.run(&["measure"], salt)?;
-        let text = String::from_utf8_lossy(&output.stdout);
+        Self::understand(&String::from_utf8_lossy(&output.stdout))
+    }
+
+    /// The same, but the measuring process and all that it starts get their priority from this one.
+    pub(super) fn measure_programs(&self, salt: u32) -> Result<Vec<Line>> {
+        let mut command = self.command(&["measure", "--ask-for-priority"], salt)?;
+        let output = priority::grant(&mut command)?;
+        Self::understand(&output)
+    }
+
+    fn understand(text: &str) -> Result<Vec<Line>> {
         text.lines()
             .map(|line| serde_json::from_str(line).with_context(|| format!("understand `{line}`")))
             .collect()
@@ -115,22 +125,29 @@ impl Active {
         }
     }
 
-    fn run(&self, arguments: &[&str], salt: u32) -> Result<Output> {
+    fn command(&self, arguments: &[&str], salt: u32) -> Result<Command> {
         let prefix = match self {
             Self::Launched(words) => words.clone(),
             Self::Empty(_) | Self::Beside(_) => [GUEST, "bench", "launch", "--"].map(str::to_owned).to_vec(),
         };
         let padding = "x".repeat(24 * usize::try_from(salt)?);
-        let output = Command::new(&prefix[0])
+        let mut command = Command::new(&prefix[0]);
+        command
             .args(&prefix[1..])
             .args([GUEST, "bench"])
             .args(arguments)
             .env_clear()
             .env("PATH", "/bin")
-            .envs((salt > 0).then_some(("SALT", padding)))
+            .envs((salt > 0).then_some(("SALT", padding)));
+        Ok(command)
+    }
+
+    fn run(&self, arguments: &[&str], salt: u32) -> Result<Output> {
+        let output = self
+            .command(arguments, salt)?
             .stdin(Stdio::null())
             .output()
-            .with_context(|| format!("run {}", prefix[0]))?;
+            .context("run the measuring process")?;
         ensure!(
             output.status.success(),
             "the measuring process: {}: {}",

@@ -1,0 +1,50 @@
+//! The policies of the comparison of enforcers that the presets repeat: each mode on each enforcer.
+
+/// Refused by the filter of the Seccomp row; no measured program makes them.
+const CALLS: &str = "ptrace, mknod, mount, sysctl";
+/// The rules of the rows "Enhance", by the lists that they belong to.
+const ENHANCE: &str = "    enhanceProtect:\n      \
+    hardeningRules: [disable-cap-privileged, disallow-umount, disallow-access-procfs-root]\n      \
+    attackProtectionRules:\n      \
+    - rules: [mitigate-disk-device-number-leak, mitigate-sa-leak, mitigate-overlayfs-leak, mitigate-host-ip-leak, \
+    disallow-metadata-service]\n      \
+    vulMitigationRules: [cgroups-lxcfs-escape-mitigation, runc-override-mitigation]\n";
+
+/// The policy that a name such as `EnhanceProtect-BPF` stands for.
+pub(super) fn policy(name: &str) -> Option<String> {
+    let (mode, enforcer) = name.split_once('-')?;
+    let rules = match (mode, enforcer) {
+        ("AlwaysAllow" | "RuntimeDefault", "AppArmor" | "BPF") => String::new(),
+        ("EnhanceProtect", "AppArmor" | "BPF") => ENHANCE.to_owned(),
+        ("EnhanceProtect", "Seccomp") => format!(
+            "    enhanceProtect:\n      syscallRawRules:\n      - {{names: [{CALLS}], action: SCMP_ACT_ERRNO}}\n"
+        ),
+        _ => return None,
+    };
+    Some(format!(
+        "apiVersion: crd.varmor.org/v1beta1\nkind: VarmorPolicy\nmetadata: {{name: comparison, namespace: demo}}\nspec:\n  \
+         target: {{kind: Pod, name: any}}\n  policy:\n    enforcer: {enforcer}\n    mode: {mode}\n{rules}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::policy;
+
+    #[test]
+    fn enhance_has_the_ten_rules_of_the_comparison() {
+        let text = policy("EnhanceProtect-BPF").unwrap();
+        let rules = ["disable-", "disallow-", "mitigate-", "-mitigation"];
+        assert_eq!(rules.map(|part| text.matches(part).count()), [1, 3, 4, 2]);
+        assert!(text.contains("enforcer: BPF\n    mode: EnhanceProtect\n"), "{text}");
+    }
+
+    #[test]
+    fn modes_without_rules_have_none() {
+        for name in ["AlwaysAllow-AppArmor", "RuntimeDefault-BPF"] {
+            assert!(!policy(name).unwrap().contains("ules"), "{name}");
+        }
+        assert_eq!(policy("policy-8"), None);
+        assert_eq!(policy("Nothing-BPF"), None);
+    }
+}

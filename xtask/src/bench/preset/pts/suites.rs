@@ -1,0 +1,145 @@
+//! The four suites of the comparison: their columns, what is run for each, and how much of it.
+
+use crate::bench::{
+    preset::{Scale, cells::Workload},
+    protocol::Work,
+};
+
+/// What the numbers of a table are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sense {
+    /// Units of work for 10⁹ instructions: at a billion instructions a second, units in a second.
+    Rate(&'static str),
+    /// 10⁹ instructions for the whole work: at a billion instructions a second, seconds.
+    Time,
+}
+
+pub(super) struct Suite {
+    pub(super) name: &'static str,
+    /// As the comparison calls it.
+    pub(super) title: &'static str,
+    pub(super) sense: Sense,
+    pub(super) packages: &'static [&'static str],
+    /// Of the guest, in MiB.
+    pub(super) memory: u32,
+    pub(super) columns: &'static [Column],
+    /// What is run.
+    pub(super) command: &'static str,
+    /// What is not as in the profile behind the comparison.
+    pub(super) differences: &'static str,
+}
+
+pub(super) struct Column {
+    /// The name that the guest knows.
+    pub(super) operation: &'static str,
+    pub(super) title: &'static str,
+    /// Units of work of one run.
+    smoke: u32,
+    std: u32,
+}
+
+/// Runs that are kept, of each program under each system of a boot.
+const RUNS: (u32, u32) = (2, 5);
+
+impl Suite {
+    pub(super) fn work(&self, scale: Scale) -> Vec<Work> {
+        let work = |column: &Column| Work {
+            name: column.operation.to_owned(),
+            rounds: 1,
+            batches: match scale {
+                Scale::Smoke => RUNS.0,
+                Scale::Std => RUNS.1,
+            },
+            amount: column.amount(scale),
+        };
+        self.columns.iter().map(work).collect()
+    }
+
+    pub(super) fn workloads(&self, scale: Scale) -> Vec<Workload> {
+        let workload = |column: &Column| Workload {
+            operation: column.operation,
+            title: column.title,
+            units: column.amount(scale),
+        };
+        self.columns.iter().map(workload).collect()
+    }
+}
+
+impl Column {
+    pub(super) fn amount(&self, scale: Scale) -> u32 {
+        match scale {
+            Scale::Smoke => self.smoke,
+            Scale::Std => self.std,
+        }
+    }
+}
+
+const fn column(operation: &'static str, title: &'static str, smoke: u32, std: u32) -> Column {
+    Column {
+        operation,
+        title,
+        smoke,
+        std,
+    }
+}
+
+pub(super) const APACHE: Suite = Suite {
+    name: "apache",
+    title: "Phoronix-Apache",
+    sense: Sense::Rate("Requests"),
+    packages: &["apache2-bin", "wrk"],
+    memory: 1536,
+    columns: &[
+        column("apache-4", "Apache Concurrent Requests 4", 10_000, 50_000),
+        column("apache-20", "Apache Concurrent Requests 20", 10_000, 50_000),
+        column("apache-100", "Apache Concurrent Requests 100", 10_000, 50_000),
+        column("apache-200", "Apache Concurrent Requests 200", 10_000, 50_000),
+        column("apache-500", "Apache Concurrent Requests 500", 10_000, 50_000),
+        column("apache-1000", "Apache Concurrent Requests 1000", 10_000, 50_000),
+    ],
+    command: "httpd (event), default settings; `wrk -t 1 -d SECONDS -c N http://127.0.0.1:8088/test.html`",
+    differences: "wrk runs for 1 or 5 seconds of the guest's clock instead of 90 and what is counted is divided by the requests that it had \
+                  answered; wrk 4.1.0 instead of 4.2.0, Debian's httpd instead of 2.4.56; the page has 4,096 bytes (that of the profile \
+                  cannot be had)",
+};
+
+/// Whole rounds of all connections: 1,024 commands of each.
+const ROUND_50: u32 = 50 * 1024;
+const ROUND_500: u32 = 500 * 1024;
+
+pub(super) const REDIS: Suite = Suite {
+    name: "redis",
+    title: "Phoronix-Redis",
+    sense: Sense::Rate("Requests"),
+    packages: &["redis-server", "redis-tools"],
+    memory: 1536,
+    columns: &[
+        column("redis-get-50", "GET Connection 50", 4 * ROUND_50, 40 * ROUND_50),
+        column("redis-set-50", "SETConnection 50", 4 * ROUND_50, 40 * ROUND_50),
+        column("redis-get-500", "GETConnection 500", ROUND_500, 4 * ROUND_500),
+        column("redis-set-500", "SET Connection 500", ROUND_500, 4 * ROUND_500),
+        column("redis-lpop-500", "LPOPConnection 500", ROUND_500, 4 * ROUND_500),
+    ],
+    command: "`redis-server --io-threads 1 --io-threads-do-reads yes --tcp-keepalive 0`, fresh for each column; `redis-benchmark -n N \
+              -P 1024 -q -d 4 --csv -t TEST -c CONNECTIONS`. GET reads a key and LPOP takes from a list that do not exist, as in the \
+              profile",
+    differences: "fewer requests than 50,000,000; `--save \"\"`, so that no snapshot is written; Debian's redis with its allocator; the \
+                  start of the client and its connections are counted too; one processor",
+};
+
+pub(super) const SYSBENCH: Suite = Suite {
+    name: "sysbench",
+    title: "Phoronix-Sysbench",
+    sense: Sense::Rate("MiB, events"),
+    packages: &["sysbench"],
+    memory: 1024,
+    columns: &[
+        column("sysbench-memory", "SysbenchRam/Memory", 128, 2048),
+        column("sysbench-cpu", "SysbenchCPU", 100, 1000),
+    ],
+    command: "`sysbench --threads=1 --memory-total-size=SIZE memory run` (blocks of 1 KiB, written in order), `sysbench --threads=1 \
+              --events=N cpu run` (primes up to 10,000)",
+    differences: "a fixed number of events instead of 90 seconds; the start of the program is counted too; one processor",
+};
+
+pub(super) const ALL: [&Suite; 3] = [&APACHE, &REDIS, &SYSBENCH];

@@ -1,0 +1,265 @@
+//! A suite's table: the rows, columns and labels of the comparison, and what may be said about each number.
+
+use std::fmt::Write;
+
+use super::{
+    anchors, conditions,
+    suites::{Column, Sense, Suite},
+};
+use crate::bench::{
+    preset::Scale,
+    record::{Cell, Summary, field},
+};
+
+/// Instructions that count as a second.
+const BILLION: f64 = 1e9;
+
+pub(super) struct Table<'a> {
+    summary: &'a Summary,
+    suite: &'a Suite,
+    scale: Scale,
+}
+
+impl<'a> Table<'a> {
+    pub(super) fn new(summary: &'a Summary, suite: &'a Suite, scale: Scale) -> Self {
+        Self {
+            summary,
+            suite,
+            scale,
+        }
+    }
+
+    fn cell(&self, operation: &str, row: &str) -> Option<&Cell> {
+        let mut cells = self.summary.cells.iter();
+        cells.find(|cell| cell.workload == operation && cell.column == row)
+    }
+
+    /// A number as the comparison has it, or why there is none.
+    fn text(&self, column: &Column, row: &str) -> String {
+        let Some(cell) = self.cell(column.operation, row) else {
+            return "n/a (not measured)".to_owned();
+        };
+        match (cell.value, &cell.reason) {
+            (Some(value), _) => {
+                let number = match self.suite.sense {
+                    Sense::Rate(_) => BILLION / value,
+                    Sense::Time => value * f64::from(column.amount(self.scale)) / BILLION,
+                };
+                format!("{number:.2}")
+            }
+            (None, reason) => format!("n/a ({})", reason.as_deref().unwrap_or("not measured")),
+        }
+    }
+
+    pub(super) fn csv(&self) -> String {
+        let mut text = "Test Scenario".to_owned();
+        for column in self.suite.columns {
+            text.extend([",", &field(column.title)]);
+        }
+        text.push('\n');
+        for row in conditions() {
+            text.push_str(&field(&row.label));
+            for column in self.suite.columns {
+                text.extend([",", &field(&self.text(column, &row.label))]);
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    pub(super) fn markdown(&self) -> String {
+        let Suite { title, sense, .. } = self.suite;
+        let kernels: Vec<&str> = self.summary.kernels.values().map(String::as_str).collect();
+        let estimates = self.cells().filter_map(|cell| cell.estimate);
+        let boots = estimates
+            .map(|estimate| estimate.blocks)
+            .max()
+            .unwrap_or_default();
+        let meaning = match sense {
+            Sense::Rate(what) => {
+                format!("{what} for 10⁹ guest instructions (of 1 ns: per second of the guest's clock) - Higher is better")
+            }
+            Sense::Time => {
+                "10⁹ guest instructions (of 1 ns: seconds of the guest's clock) - Lower is better".to_owned()
+            }
+        };
+        let mut text = format!(
+            "# {title}, kernel {}, scale {}\n\n{meaning}. Backend `{}`, boots: {boots}. What is counted: a fixed amount of work, all \
+             that the guest's one processor does for it, in server, client and kernel, without its idle time. Instructions are not time: no \
+             cache, no second processor. Policies are the comparison's, each by `varmor run`; server and client are both under it.\n\n",
+            kernels.join(", "),
+            self.summary.scale,
+            self.summary.backend.name()
+        );
+        self.numbers(&mut text);
+        self.overheads(&mut text);
+        let _ = write!(
+            text,
+            "\n## What is run\n\n{}.\n\nNot as in the profile behind the comparison: {}.\n",
+            self.suite.command, self.suite.differences
+        );
+        self.anchors(&mut text);
+        text
+    }
+
+    fn cells(&self) -> impl Iterator<Item = &Cell> {
+        let cells = self.summary.cells.iter();
+        cells.filter(|cell| cell.suite == self.suite.name)
+    }
+
+    fn head(&self, text: &mut String) {
+        text.push_str("| Test Scenario |");
+        for column in self.suite.columns {
+            text.extend([" ", column.title, " |"]);
+        }
+        text.push_str("\n|---|");
+        text.push_str(&"---:|".repeat(self.suite.columns.len()));
+        text.push('\n');
+    }
+
+    fn numbers(&self, text: &mut String) {
+        self.head(text);
+        for row in conditions() {
+            text.extend(["| ", &row.label, " |"]);
+            for column in self.suite.columns {
+                text.extend([" ", &self.text(column, &row.label), " |"]);
+            }
+            text.push('\n');
+        }
+    }
+
+    fn overheads(&self, text: &mut String) {
+        text.push_str(
+            "\n## Overheads\n\nInstructions per unit of work more than under *NoProtect*: median of the boots, 95 % interval, smallest overhead \
+             that this run can see (from *NoProtect* against itself at the end of the boot), verdict (none with fewer than 3 boots).\n\n\
+             | column | system | instructions | overhead % | interval | detectable % | verdict |\n|---|---|---:|---:|---|---:|---|\n",
+        );
+        let percent = |overhead: f64| 100.0 * overhead.exp_m1();
+        for column in self.suite.columns {
+            for row in conditions() {
+                let Some(cell) = self.cell(column.operation, &row.label) else {
+                    continue;
+                };
+                let value = cell.value.map(|value| format!("{value:.1}")).unwrap_or_default();
+                let _ = write!(text, "| {} | {} | {value} |", column.title, row.label);
+                let _ = match (&cell.estimate, cell.verdict, &cell.reason) {
+                    (Some(found), Some(verdict), _) => writeln!(
+                        text,
+                        " {:+.3} | {:+.3} to {:+.3} | {:.3} | {verdict} |",
+                        percent(found.overhead),
+                        percent(found.low),
+                        percent(found.high),
+                        percent(cell.detectable.unwrap_or(f64::NAN)),
+                    ),
+                    (_, _, Some(reason)) => writeln!(text, " n/a | | | {reason} |"),
+                    _ => writeln!(text, " | | | |"),
+                };
+            }
+        }
+    }
+
+    /// The comparison's own numbers, beside ours and never in one ratio with them.
+    fn anchors(&self, text: &mut String) {
+        text.push_str(
+            "\n## The comparison's own numbers\n\nOther hardware and real time: only the sizes of the differences between rows can be compared. \
+             Each of its BPF cells is the AppArmor cell above it times a constant of the suite, which independent runs cannot give.\n\n",
+        );
+        self.head(text);
+        for row in &anchors::ROWS {
+            text.extend(["| ", row.system, " |"]);
+            for value in row.values(self.suite.name) {
+                let _ = write!(text, " {value} |");
+            }
+            text.push('\n');
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::collections::BTreeMap;
+
+    use super::{Scale, Table, conditions};
+    use crate::bench::{
+        preset::pts::suites::{self, Suite},
+        record::{Cell, Summary},
+        stats::{Backend, Estimate, Verdict},
+    };
+
+    /// Every cell of a suite: half a million instructions for a unit, and so much more under every system.
+    pub(in crate::bench::preset::pts) fn summary(suite: &Suite, overhead: f64) -> Summary {
+        let mut cells = Vec::new();
+        for column in suite.columns {
+            for condition in conditions() {
+                let measured = condition.system.name != "nothing";
+                cells.push(Cell {
+                    suite: suite.name.to_owned(),
+                    workload: column.operation.to_owned(),
+                    row: column.title.to_owned(),
+                    system: condition.system.name,
+                    column: condition.label,
+                    kernel: "6.1".to_owned(),
+                    value: Some(500_000.0),
+                    estimate: measured.then_some(Estimate {
+                        blocks: 3,
+                        overhead,
+                        low: overhead,
+                        high: overhead,
+                    }),
+                    detectable: Some(0.0),
+                    verdict: measured.then_some(Verdict::Slower),
+                    reason: None,
+                });
+            }
+        }
+        Summary {
+            preset: "seed-pts".to_owned(),
+            scale: "smoke".to_owned(),
+            backend: Backend::TcgIcount,
+            unit: super::super::UNIT.to_owned(),
+            kernels: BTreeMap::from([("6.1".to_owned(), "6.1.0-x".to_owned())]),
+            cells,
+        }
+    }
+
+    #[test]
+    fn rates_are_units_for_a_billion_instructions() {
+        let summary = summary(&suites::REDIS, 0.01);
+        let csv = Table::new(&summary, &suites::REDIS, Scale::Smoke).csv();
+        let lines: Vec<&str> = csv.lines().collect();
+        assert_eq!(
+            lines[0],
+            "Test Scenario,GET Connection 50,SETConnection 50,GETConnection 500,SET Connection 500,LPOPConnection 500"
+        );
+        assert_eq!(lines[1], "NoProtect,2000.00,2000.00,2000.00,2000.00,2000.00");
+        assert_eq!(lines.len(), 9);
+    }
+
+    #[test]
+    fn row_without_a_number_stays_and_says_why() {
+        let mut summary = summary(&suites::SYSBENCH, 0.01);
+        for cell in &mut summary.cells {
+            if cell.column == "Seccomp" {
+                cell.value = None;
+                cell.reason = Some("no filter".to_owned());
+            }
+        }
+        summary.cells.retain(|cell| cell.column != "Enhance BPF");
+        let table = Table::new(&summary, &suites::SYSBENCH, Scale::Smoke);
+        let (markdown, csv) = (table.markdown(), table.csv());
+        assert!(csv.contains("Seccomp,n/a (no filter),n/a (no filter)\n"), "{csv}");
+        assert!(csv.contains("Enhance BPF,n/a (not measured),n/a (not measured)\n"), "{csv}");
+        assert!(markdown.contains("| Seccomp | n/a (no filter) | n/a (no filter) |"), "{markdown}");
+    }
+
+    #[test]
+    fn verdicts_and_the_numbers_of_the_comparison_are_beside_the_table() {
+        let summary = summary(&suites::SYSBENCH, 0.02_f64.ln_1p());
+        let text = Table::new(&summary, &suites::SYSBENCH, Scale::Smoke).markdown();
+        assert!(
+            text.contains("| SysbenchCPU | Enhance BPF | 500000.0 | +2.000 | +2.000 to +2.000 | 0.000 | slower |"),
+            "{text}"
+        );
+        assert!(text.contains("| AlwaysAllow BPF | 4026.519 | 2818.679 |"), "{text}");
+    }
+}
