@@ -1,7 +1,7 @@
 //! A private apt: packages of other Debian suites, without touching the machine's own apt.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
     time::Duration,
@@ -69,21 +69,22 @@ impl Suite {
     /// The packages that `package` depends on (itself included) whose names satisfy `wanted`.
     pub(crate) fn closure(&self, package: &str, wanted: impl Fn(&str) -> bool) -> Result<BTreeSet<String>> {
         let mut found = BTreeSet::from([package.to_owned()]);
-        let mut queue = VecDeque::from([package.to_owned()]);
-        while let Some(next) = queue.pop_front() {
+        let mut level = vec![package.to_owned()];
+        // One question for all packages of a level: each takes a second.
+        while !level.is_empty() {
             let options = self.options();
             let arguments = options
                 .iter()
                 .map(String::as_str)
-                .chain(["depends", "--important", &next]);
-            for dependency in process::output("apt-cache", arguments)?
+                .chain(["depends", "--important"])
+                .chain(level.iter().map(String::as_str));
+            let text = process::output("apt-cache", arguments)?;
+            level = text
                 .lines()
                 .filter_map(dependency)
-            {
-                if wanted(dependency) && found.insert(dependency.to_owned()) {
-                    queue.push_back(dependency.to_owned());
-                }
-            }
+                .filter(|name| wanted(name) && found.insert((*name).to_owned()))
+                .map(str::to_owned)
+                .collect();
         }
         Ok(found)
     }

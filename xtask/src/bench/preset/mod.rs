@@ -36,7 +36,7 @@ pub(super) struct Args {
 
 #[derive(Clone, Copy, ValueEnum)]
 pub(super) enum Preset {
-    /// Apache, Redis and Sysbench under nothing and under each mode of each enforcer
+    /// Apache, GIMP, Redis and Sysbench under nothing and under each mode of each enforcer
     SeedPts,
     /// The tests of UnixBench under 0, 1, 2, 4, 8, 50 and 1,000 rules
     SeedUnixbench,

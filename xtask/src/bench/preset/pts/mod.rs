@@ -41,6 +41,7 @@ const TIMEOUT: Duration = Duration::from_hours(4);
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Name {
     Apache,
+    Gimp,
     Redis,
     Sysbench,
 }
@@ -49,6 +50,7 @@ impl Name {
     fn suite(self) -> &'static Suite {
         match self {
             Self::Apache => &suites::APACHE,
+            Self::Gimp => &suites::GIMP,
             Self::Redis => &suites::REDIS,
             Self::Sysbench => &suites::SYSBENCH,
         }

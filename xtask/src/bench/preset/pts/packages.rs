@@ -8,7 +8,7 @@ use crate::{apt, progress, vm::Share, workspace};
 
 const DEBIAN: &str = "bookworm";
 /// What programs need besides libraries.
-const NEEDED: &[&str] = &["zlib1g"];
+const NEEDED: &[&str] = &["fontconfig-config", "fonts-dejavu-core", "gimp-data", "zlib1g"];
 /// What goes into a guest, where a package has it.
 const PARTS: &[&str] = &["etc", "lib", "lib64", "usr/bin", "usr/lib", "usr/sbin", "usr/share"];
 /// Large, and not used.

@@ -23,6 +23,8 @@ pub(super) struct Suite {
     /// Of the guest, in MiB.
     pub(super) memory: u32,
     pub(super) columns: &'static [Column],
+    /// Runs that are kept, of each column under each system of a boot, by scale.
+    runs: (u32, u32),
     /// What is run.
     pub(super) command: &'static str,
     /// What is not as in the profile behind the comparison.
@@ -38,17 +40,14 @@ pub(super) struct Column {
     std: u32,
 }
 
-/// Runs that are kept, of each program under each system of a boot.
-const RUNS: (u32, u32) = (2, 5);
-
 impl Suite {
     pub(super) fn work(&self, scale: Scale) -> Vec<Work> {
         let work = |column: &Column| Work {
             name: column.operation.to_owned(),
             rounds: 1,
             batches: match scale {
-                Scale::Smoke => RUNS.0,
-                Scale::Std => RUNS.1,
+                Scale::Smoke => self.runs.0,
+                Scale::Std => self.runs.1,
             },
             amount: column.amount(scale),
         };
@@ -97,10 +96,30 @@ pub(super) const APACHE: Suite = Suite {
         column("apache-500", "Apache Concurrent Requests 500", 10_000, 50_000),
         column("apache-1000", "Apache Concurrent Requests 1000", 10_000, 50_000),
     ],
+    runs: (2, 5),
     command: "httpd (event), default settings; `wrk -t 1 -d SECONDS -c N http://127.0.0.1:8088/test.html`",
     differences: "wrk runs for 1 or 5 seconds of the guest's clock instead of 90 and what is counted is divided by the requests that it had \
                   answered; wrk 4.1.0 instead of 4.2.0, Debian's httpd instead of 2.4.56; the page has 4,096 bytes (that of the profile \
                   cannot be had)",
+};
+
+pub(super) const GIMP: Suite = Suite {
+    name: "gimp",
+    title: "Phoronix-GIMP",
+    sense: Sense::Time,
+    packages: &["gimp"],
+    memory: 4096,
+    columns: &[
+        column("gimp-resize", "GIMP Resize Times", 1, 4),
+        column("gimp-rotate", "GIMP RotateTimes", 1, 4),
+        column("gimp-levels", "GIMP Auto-Levels Times", 1, 4),
+        column("gimp-unsharp", "GIMP Unsharp-Mask Times", 1, 4),
+    ],
+    runs: (1, 3),
+    command: "`gimp -i -b SCRIPT -b '(gimp-quit 0)'`: every photograph is loaded, edited (600 by 400; a quarter turn; levels stretched; \
+              unsharp mask with radius 15, amount 0.6, threshold 0) and saved in its place, from fresh copies in each run",
+    differences: "1 or 4 photographs of 1600 by 1200, clouds that GIMP itself makes, instead of the profile's photographs, which cannot be \
+                  had; one processor",
 };
 
 /// Whole rounds of all connections: 1,024 commands of each.
@@ -120,6 +139,7 @@ pub(super) const REDIS: Suite = Suite {
         column("redis-set-500", "SET Connection 500", ROUND_500, 4 * ROUND_500),
         column("redis-lpop-500", "LPOPConnection 500", ROUND_500, 4 * ROUND_500),
     ],
+    runs: (2, 5),
     command: "`redis-server --io-threads 1 --io-threads-do-reads yes --tcp-keepalive 0`, fresh for each column; `redis-benchmark -n N \
               -P 1024 -q -d 4 --csv -t TEST -c CONNECTIONS`. GET reads a key and LPOP takes from a list that do not exist, as in the \
               profile",
@@ -137,9 +157,10 @@ pub(super) const SYSBENCH: Suite = Suite {
         column("sysbench-memory", "SysbenchRam/Memory", 128, 2048),
         column("sysbench-cpu", "SysbenchCPU", 100, 1000),
     ],
+    runs: (2, 5),
     command: "`sysbench --threads=1 --memory-total-size=SIZE memory run` (blocks of 1 KiB, written in order), `sysbench --threads=1 \
               --events=N cpu run` (primes up to 10,000)",
     differences: "a fixed number of events instead of 90 seconds; the start of the program is counted too; one processor",
 };
 
-pub(super) const ALL: [&Suite; 3] = [&APACHE, &REDIS, &SYSBENCH];
+pub(super) const ALL: [&Suite; 4] = [&APACHE, &GIMP, &REDIS, &SYSBENCH];

@@ -3,6 +3,7 @@
 //! A server and its client are both started by the measuring process, so that both are under the system that is measured.
 
 mod apache;
+mod gimp;
 mod idle;
 mod redis;
 mod server;
@@ -25,6 +26,11 @@ const FOLDER: &str = "/tmp/programs";
 
 /// A program that is ready to run.
 trait Load {
+    /// Makes what a run works on; this is not measured.
+    fn ready(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// One run; this is what is measured.
     fn run(&mut self) -> Result<String>;
     /// Units of work that the run has done, from what it said and from what its server counted. Too little is an error.
@@ -59,6 +65,7 @@ fn prepare(name: &str, amount: u32, folder: &str) -> Result<Box<dyn Load>> {
             Box::new(redis::Redis::start(command, clients.parse()?, amount, folder)?)
         }
         ["apache", connections] => Box::new(apache::Apache::start(connections.parse()?, amount, folder)?),
+        ["gimp", test] => Box::new(gimp::Gimp::start(test, amount, folder)?),
         ["sysbench", "cpu"] => Box::new(sysbench::cpu(amount)),
         ["sysbench", "memory"] => Box::new(sysbench::memory(amount)),
         _ => bail!("no program {name}"),
@@ -67,6 +74,7 @@ fn prepare(name: &str, amount: u32, folder: &str) -> Result<Box<dyn Load>> {
 
 /// The processor's idle time is no work: where nothing can run, the guest's clock jumps to the next timer.
 fn once(load: &mut dyn Load, amount: u32) -> Result<u64> {
+    load.ready()?;
     sleep(PAUSE);
     let idle = idle::now()?;
     let start = Instant::now();
