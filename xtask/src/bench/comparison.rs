@@ -36,7 +36,10 @@ mod tests {
         let text = policy("EnhanceProtect-BPF").unwrap();
         let rules = ["disable-", "disallow-", "mitigate-", "-mitigation"];
         assert_eq!(rules.map(|part| text.matches(part).count()), [1, 3, 4, 2]);
-        assert!(text.contains("enforcer: BPF\n    mode: EnhanceProtect\n"), "{text}");
+        assert!(
+            text.contains("enforcer: BPF\n    mode: EnhanceProtect\n"),
+            "{text}"
+        );
     }
 
     #[test]

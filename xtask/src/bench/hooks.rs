@@ -188,12 +188,7 @@ impl Default for Room {
 }
 
 /// Boots a guest and lets it carry the plan out.
-pub(super) fn measure_with(
-    kernel: Series,
-    plan: &Plan,
-    programs: &Programs,
-    room: &Room,
-) -> Result<Report> {
+pub(super) fn measure_with(kernel: Series, plan: &Plan, programs: &Programs, room: &Room) -> Result<Report> {
     let scratch = workspace::Scratch::new(&format!("bench-{kernel}"))?;
     let compiler = Compiler::new(kernel, &programs.guest, scratch.path())?;
     let mut shares =

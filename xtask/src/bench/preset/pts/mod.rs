@@ -101,7 +101,9 @@ pub(super) fn run(settings: &Settings, only: &[Name]) -> Result<ExitCode> {
         let (reports, failure) = boot(settings, suite, kernel, boots, &mut versions);
         let mut cells = cells::cells(suite.name, &reports, &workloads, &conditions);
         for report in &reports {
-            summary.kernels.insert(kernel.name().to_owned(), report.release.clone());
+            summary
+                .kernels
+                .insert(kernel.name().to_owned(), report.release.clone());
             problems.extend(report.problems().iter().cloned());
         }
         if let Some(failure) = failure {
@@ -215,7 +217,11 @@ mod tests {
             let names: Vec<&str> = plan.systems.iter().map(|system| system.name.as_str()).collect();
             assert_eq!((names[0], names[names.len() - 1]), (NOTHING, NOTHING_AGAIN));
             assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), 9);
-            assert!(plan.operations.iter().all(|work| work.amount > 0 && work.rounds == 1));
+            assert!(
+                plan.operations
+                    .iter()
+                    .all(|work| work.amount > 0 && work.rounds == 1)
+            );
         }
     }
 

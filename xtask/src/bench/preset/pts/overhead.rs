@@ -24,12 +24,18 @@ fn ours(summary: &Summary, suite: &Suite, row: &str) -> Option<f64> {
 fn theirs(suite: &Suite, row: &str) -> Option<f64> {
     let found = anchors::ROWS.iter().find(|found| found.system == row)?;
     let baseline = anchors::ROWS[0].values(suite.name);
-    mean(found.values(suite.name).iter().zip(baseline).map(|(value, baseline)| {
-        Some(match suite.sense {
-            Sense::Rate(_) => (baseline / value).ln(),
-            Sense::Time => (value / baseline).ln(),
-        })
-    }))
+    mean(
+        found
+            .values(suite.name)
+            .iter()
+            .zip(baseline)
+            .map(|(value, baseline)| {
+                Some(match suite.sense {
+                    Sense::Rate(_) => (baseline / value).ln(),
+                    Sense::Time => (value / baseline).ln(),
+                })
+            }),
+    )
 }
 
 fn mean(ratios: impl Iterator<Item = Option<f64>>) -> Option<f64> {
@@ -103,7 +109,8 @@ mod tests {
     fn means_of_the_comparison_are_those_that_its_numbers_give() {
         // (2336892, 1610689, 1936035, 1605186, 2287682) against the first row: 0.48 % on the average.
         assert!((theirs(&REDIS, "AlwaysAllow AppArmor").unwrap() - 0.0048).abs() < 0.0001);
-        let against = theirs(&SYSBENCH, "Enhance BPF").unwrap() - theirs(&SYSBENCH, "Enhance AppArmor").unwrap();
+        let against =
+            theirs(&SYSBENCH, "Enhance BPF").unwrap() - theirs(&SYSBENCH, "Enhance AppArmor").unwrap();
         assert!((against - 0.001).abs() < 0.00001, "{against}");
     }
 
@@ -112,6 +119,9 @@ mod tests {
         let (markdown, csv) = table(&summary(&REDIS, 0.03_f64.ln_1p()), &[&REDIS, &SYSBENCH]);
         assert!(csv.contains("Seccomp,+3.00,n/a (a cell is missing)\n"), "{csv}");
         assert!(csv.contains("Enhance: BPF against AppArmor,+0.00,n/a"), "{csv}");
-        assert!(markdown.contains("| AlwaysAllow AppArmor | +3.00 (+0.48) |"), "{markdown}");
+        assert!(
+            markdown.contains("| AlwaysAllow AppArmor | +3.00 (+0.48) |"),
+            "{markdown}"
+        );
     }
 }

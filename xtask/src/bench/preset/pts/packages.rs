@@ -10,7 +10,15 @@ const DEBIAN: &str = "bookworm";
 /// What programs need besides libraries.
 const NEEDED: &[&str] = &["fontconfig-config", "fonts-dejavu-core", "gimp-data", "zlib1g"];
 /// What goes into a guest, where a package has it.
-const PARTS: &[&str] = &["etc", "lib", "lib64", "usr/bin", "usr/lib", "usr/sbin", "usr/share"];
+const PARTS: &[&str] = &[
+    "etc",
+    "lib",
+    "lib64",
+    "usr/bin",
+    "usr/lib",
+    "usr/sbin",
+    "usr/share",
+];
 /// Large, and not used.
 const LEFT_OUT: &[&str] = &[
     "usr/lib/x86_64-linux-gnu/gconv",

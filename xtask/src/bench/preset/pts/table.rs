@@ -77,7 +77,9 @@ impl<'a> Table<'a> {
             .unwrap_or_default();
         let meaning = match sense {
             Sense::Rate(what) => {
-                format!("{what} for 10⁹ guest instructions (of 1 ns: per second of the guest's clock) - Higher is better")
+                format!(
+                    "{what} for 10⁹ guest instructions (of 1 ns: per second of the guest's clock) - Higher is better"
+                )
             }
             Sense::Time => {
                 "10⁹ guest instructions (of 1 ns: seconds of the guest's clock) - Lower is better".to_owned()
@@ -248,8 +250,14 @@ pub(super) mod tests {
         let table = Table::new(&summary, &suites::SYSBENCH, Scale::Smoke);
         let (markdown, csv) = (table.markdown(), table.csv());
         assert!(csv.contains("Seccomp,n/a (no filter),n/a (no filter)\n"), "{csv}");
-        assert!(csv.contains("Enhance BPF,n/a (not measured),n/a (not measured)\n"), "{csv}");
-        assert!(markdown.contains("| Seccomp | n/a (no filter) | n/a (no filter) |"), "{markdown}");
+        assert!(
+            csv.contains("Enhance BPF,n/a (not measured),n/a (not measured)\n"),
+            "{csv}"
+        );
+        assert!(
+            markdown.contains("| Seccomp | n/a (no filter) | n/a (no filter) |"),
+            "{markdown}"
+        );
     }
 
     #[test]
@@ -257,9 +265,14 @@ pub(super) mod tests {
         let summary = summary(&suites::SYSBENCH, 0.02_f64.ln_1p());
         let text = Table::new(&summary, &suites::SYSBENCH, Scale::Smoke).markdown();
         assert!(
-            text.contains("| SysbenchCPU | Enhance BPF | 500000.0 | +2.000 | +2.000 to +2.000 | 0.000 | slower |"),
+            text.contains(
+                "| SysbenchCPU | Enhance BPF | 500000.0 | +2.000 | +2.000 to +2.000 | 0.000 | slower |"
+            ),
             "{text}"
         );
-        assert!(text.contains("| AlwaysAllow BPF | 4026.519 | 2818.679 |"), "{text}");
+        assert!(
+            text.contains("| AlwaysAllow BPF | 4026.519 | 2818.679 |"),
+            "{text}"
+        );
     }
 }

@@ -9,9 +9,9 @@ use anyhow::{Context, Result};
 
 use super::{
     operations::{self, Operation},
-    plan,
+    plan, priority, programs,
     protocol::{Line, Work},
-    priority, programs, raw, say,
+    raw, say,
 };
 
 #[derive(clap::Args)]

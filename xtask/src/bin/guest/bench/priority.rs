@@ -38,7 +38,11 @@ pub(super) fn grant(command: &mut Command) -> Result<String> {
     let ended = child.wait_with_output()?;
     if !ended.status.success() || rest.is_empty() {
         let errors = String::from_utf8_lossy(&ended.stderr);
-        bail!("the measuring process: {}: {first}{}", ended.status, errors.trim());
+        bail!(
+            "the measuring process: {}: {first}{}",
+            ended.status,
+            errors.trim()
+        );
     }
     Ok(rest)
 }

@@ -61,23 +61,30 @@ impl Load for Apache {
         let Self {
             connections, seconds, ..
         } = self;
-        let arguments =
-            format!("-t 1 -d {seconds}s -c {connections} http://127.0.0.1:{PORT}/test.html");
+        let arguments = format!("-t 1 -d {seconds}s -c {connections} http://127.0.0.1:{PORT}/test.html");
         output("/usr/bin/wrk", &words(&arguments))
     }
 
     fn done(&mut self, said: &str) -> Result<u64> {
-        let failed = ["Non-2xx", "Socket errors"].iter().any(|word| said.contains(word));
+        let failed = ["Non-2xx", "Socket errors"]
+            .iter()
+            .any(|word| said.contains(word));
         ensure!(!failed, "requests failed: {said}");
         requests(said).with_context(|| format!("wrk tells no number of requests: {said}"))
     }
 }
 
 fn configuration(folder: &str) -> String {
-    let modules = MODULES.iter().chain(&MORE_MODULES);
-    let load: String = modules
-        .map(|name| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n"))
-        .collect();
+    let mut load = String::new();
+    for name in MODULES.iter().chain(&MORE_MODULES) {
+        load.extend([
+            "LoadModule ",
+            name,
+            "_module /usr/lib/apache2/modules/mod_",
+            name,
+            ".so\n",
+        ]);
+    }
     format!(
         "ServerRoot {folder}\nListen 127.0.0.1:{PORT}\nServerName localhost\n{load}User nobody\nGroup nogroup\n\
          PidFile {folder}/pid\nTypesConfig {folder}/mime.types\nErrorLog {folder}/error_log\nLogLevel warn\n\

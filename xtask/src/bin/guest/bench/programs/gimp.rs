@@ -121,7 +121,10 @@ mod tests {
 
     #[test]
     fn scripts_close_what_they_open() {
-        for script in [batch("/f/*.JPG", "(gimp-image-rotate image 0)"), photograph(3, "/f/3.JPG")] {
+        for script in [
+            batch("/f/*.JPG", "(gimp-image-rotate image 0)"),
+            photograph(3, "/f/3.JPG"),
+        ] {
             let count = |part| script.matches(part).count();
             assert_eq!(count("("), count(")"), "{script}");
         }

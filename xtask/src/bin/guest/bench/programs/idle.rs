@@ -14,7 +14,8 @@ pub(super) fn now() -> Result<u64> {
 fn parse(text: &str) -> Option<u64> {
     let times = text.lines().filter_map(|line| {
         let (name, value) = line.split_once(':')?;
-        (name.trim() == ".idle_sleeptime").then(|| value.trim().trim_end_matches("nsecs").trim().parse::<u64>())
+        (name.trim() == ".idle_sleeptime")
+            .then(|| value.trim().trim_end_matches("nsecs").trim().parse::<u64>())
     });
     let times: Vec<u64> = times.collect::<Result<_, _>>().ok()?;
     (!times.is_empty()).then(|| times.iter().sum())

@@ -84,7 +84,9 @@ fn once(load: &mut dyn Load, amount: u32) -> Result<u64> {
     let done = load.done(&said)?;
     ensure!(done > 0, "no work was done: {said}");
     let busy = elapsed.saturating_sub(idle);
-    Ok(u64::try_from(u128::from(busy) * u128::from(amount) / u128::from(done))?)
+    Ok(u64::try_from(
+        u128::from(busy) * u128::from(amount) / u128::from(done),
+    )?)
 }
 
 /// What a program prints; that it fails is an error.

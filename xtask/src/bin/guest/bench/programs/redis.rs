@@ -88,7 +88,10 @@ fn bulk(stream: TcpStream) -> Result<String> {
     let mut reader = BufReader::new(stream);
     let mut head = String::new();
     reader.read_line(&mut head).context("read the server's answer")?;
-    let length = head.trim().strip_prefix('$').and_then(|length| length.parse().ok());
+    let length = head
+        .trim()
+        .strip_prefix('$')
+        .and_then(|length| length.parse().ok());
     let length: usize = length.with_context(|| format!("the server answers {head}"))?;
     let mut text = vec![0; length];
     reader.read_exact(&mut text).context("read the server's answer")?;
@@ -106,7 +109,9 @@ fn processed(info: &str) -> Option<u64> {
 
 /// Requests per second, from the line of the test.
 fn rate(csv: &str, test: &str) -> Option<f64> {
-    let line = csv.lines().find_map(|line| line.strip_prefix(&format!("\"{test}\",\"")))?;
+    let line = csv
+        .lines()
+        .find_map(|line| line.strip_prefix(&format!("\"{test}\",\"")))?;
     line.split('"').next()?.parse().ok()
 }
 
@@ -114,7 +119,8 @@ fn rate(csv: &str, test: &str) -> Option<f64> {
 mod tests {
     use super::{processed, rate};
 
-    const CSV: &str = "\"test\",\"rps\",\"avg_latency_ms\",\"min_latency_ms\"\n\"GET\",\"1356108.12\",\"18.2\",\"3.1\"\n";
+    const CSV: &str =
+        "\"test\",\"rps\",\"avg_latency_ms\",\"min_latency_ms\"\n\"GET\",\"1356108.12\",\"18.2\",\"3.1\"\n";
 
     #[test]
     fn rate_is_that_of_the_named_test() {
