@@ -96,7 +96,7 @@ pub(super) const APACHE: Suite = Suite {
         column("apache-500", "Apache Concurrent Requests 500", 10_000, 50_000),
         column("apache-1000", "Apache Concurrent Requests 1000", 10_000, 50_000),
     ],
-    runs: (2, 5),
+    runs: (1, 5),
     command: "httpd (event), default settings; `wrk -t 1 -d SECONDS -c N http://127.0.0.1:8088/test.html`",
     differences: "wrk runs for 1 or 5 seconds of the guest's clock instead of 90 and what is counted is divided by the requests that it had \
                   answered; wrk 4.1.0 instead of 4.2.0, Debian's httpd instead of 2.4.56; the page has 4,096 bytes (that of the profile \
@@ -133,13 +133,13 @@ pub(super) const REDIS: Suite = Suite {
     packages: &["redis-server", "redis-tools"],
     memory: 1536,
     columns: &[
-        column("redis-get-50", "GET Connection 50", 4 * ROUND_50, 40 * ROUND_50),
-        column("redis-set-50", "SETConnection 50", 4 * ROUND_50, 40 * ROUND_50),
+        column("redis-get-50", "GET Connection 50", 2 * ROUND_50, 40 * ROUND_50),
+        column("redis-set-50", "SETConnection 50", 2 * ROUND_50, 40 * ROUND_50),
         column("redis-get-500", "GETConnection 500", ROUND_500, 4 * ROUND_500),
         column("redis-set-500", "SET Connection 500", ROUND_500, 4 * ROUND_500),
         column("redis-lpop-500", "LPOPConnection 500", ROUND_500, 4 * ROUND_500),
     ],
-    runs: (2, 5),
+    runs: (1, 5),
     command: "`redis-server --io-threads 1 --io-threads-do-reads yes --tcp-keepalive 0`, fresh for each column; `redis-benchmark -n N \
               -P 1024 -q -d 4 --csv -t TEST -c CONNECTIONS`. GET reads a key and LPOP takes from a list that do not exist, as in the \
               profile",
@@ -154,8 +154,8 @@ pub(super) const SYSBENCH: Suite = Suite {
     packages: &["sysbench"],
     memory: 1024,
     columns: &[
-        column("sysbench-memory", "SysbenchRam/Memory", 128, 2048),
-        column("sysbench-cpu", "SysbenchCPU", 100, 1000),
+        column("sysbench-memory", "SysbenchRam/Memory", 256, 4096),
+        column("sysbench-cpu", "SysbenchCPU", 200, 2000),
     ],
     runs: (2, 5),
     command: "`sysbench --threads=1 --memory-total-size=SIZE memory run` (blocks of 1 KiB, written in order), `sysbench --threads=1 \

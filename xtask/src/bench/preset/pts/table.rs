@@ -164,7 +164,7 @@ impl<'a> Table<'a> {
     fn anchors(&self, text: &mut String) {
         text.push_str(
             "\n## The comparison's own numbers\n\nOther hardware and real time: only the sizes of the differences between rows can be compared. \
-             Each of its BPF cells is the AppArmor cell above it times a constant of the suite, which independent runs cannot give.\n\n",
+             Each of its BPF cells (in GIMP those of AlwaysAllow) is the AppArmor cell above it times a constant, which independent runs cannot give.\n\n",
         );
         self.head(text);
         for row in &anchors::ROWS {
