@@ -1,6 +1,6 @@
 //! `preset seed-pts`: programs of a distribution under nothing and under each mode of each enforcer.
 //!
-//! A suite has guests of its own, with its programs in their memory; the block is a boot, and all systems run in each.
+//! All suites share a guest, with their programs in its memory; the block is a boot, and all systems run in each.
 
 mod anchors;
 mod overhead;
@@ -8,7 +8,7 @@ mod packages;
 mod suites;
 mod table;
 
-use std::{process::ExitCode, time::Duration};
+use std::{collections::BTreeMap, process::ExitCode, time::Duration};
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -78,7 +78,7 @@ pub(super) fn run(settings: &Settings, only: &[Name]) -> Result<ExitCode> {
         Scale::Smoke => 1,
         Scale::Std => 5,
     });
-    let chosen: Vec<&Suite> = if only.is_empty() {
+    let chosen: Vec<&'static Suite> = if only.is_empty() {
         suites::ALL.to_vec()
     } else {
         only.iter().map(|name| name.suite()).collect()
@@ -94,25 +94,30 @@ pub(super) fn run(settings: &Settings, only: &[Name]) -> Result<ExitCode> {
         cells: Vec::new(),
     };
     let mut samples = Vec::new();
-    let mut versions = Vec::new();
     let mut problems = Vec::new();
+    let mut ready = Ready::default();
+    for suite in &chosen {
+        ready.add(suite);
+    }
+    let (reports, failure) = ready.boot(settings, kernel, boots);
+    for report in &reports {
+        summary
+            .kernels
+            .insert(kernel.name().to_owned(), report.release.clone());
+        problems.extend(report.problems().iter().cloned());
+    }
+    problems.extend(failure.clone());
     for suite in &chosen {
         let workloads = suite.workloads(settings.scale);
-        let (reports, failure) = boot(settings, suite, kernel, boots, &mut versions);
         let mut cells = cells::cells(suite.name, &reports, &workloads, &conditions);
-        for report in &reports {
-            summary
-                .kernels
-                .insert(kernel.name().to_owned(), report.release.clone());
-            problems.extend(report.problems().iter().cloned());
-        }
-        if let Some(failure) = failure {
-            let reason = failure.replace(['\n', '|'], " ");
+        let missing = ready.missing.get(suite.name);
+        if let Some(reason) = missing.or(failure.as_ref()) {
+            let reason = reason.replace(['\n', '|'], " ");
             for cell in cells.iter_mut().filter(|cell| cell.value.is_none()) {
                 cell.reason = Some(reason.clone());
             }
-            problems.push(format!("{}: {failure}", suite.name));
         }
+        problems.extend(missing.map(|reason| format!("{}: {reason}", suite.name)));
         summary.cells.extend(cells);
         samples.extend(cells::samples(suite.name, &reports, &workloads, &conditions));
     }
@@ -122,7 +127,7 @@ pub(super) fn run(settings: &Settings, only: &[Name]) -> Result<ExitCode> {
         "boots": boots,
         "salts": (0..boots).collect::<Vec<_>>(),
         "bootstrap_seed": SEED,
-        "packages": versions,
+        "packages": ready.versions,
     });
     folder.meta(&summary, &about)?;
     for suite in &chosen {
@@ -144,45 +149,64 @@ pub(super) fn run(settings: &Settings, only: &[Name]) -> Result<ExitCode> {
     })
 }
 
-/// The boots of one suite, and why there are not all of them.
-fn boot(
-    settings: &Settings,
-    suite: &Suite,
-    kernel: Series,
-    boots: u32,
-    versions: &mut Vec<String>,
-) -> (Vec<Report>, Option<String>) {
-    let mut reports = Vec::new();
-    let outcome = room(suite, versions).and_then(|room| {
-        for salt in 0..boots {
-            eprintln!("[{} {kernel}: boot {} of {boots}]", suite.name, salt + 1);
-            let plan = plan(suite, settings.scale, salt);
-            reports.push(hooks::measure_with(kernel, &plan, &settings.programs, &room)?);
-        }
-        Ok(())
-    });
-    (reports, outcome.err().map(|error| format!("{error:#}")))
+/// Suites whose programs are there, in one guest: to load the policies takes longer than most suites.
+#[derive(Default)]
+struct Ready {
+    suites: Vec<&'static Suite>,
+    room: Room,
+    /// Packages with their versions.
+    versions: Vec<String>,
+    /// Suites without programs, and why.
+    missing: BTreeMap<&'static str, String>,
 }
 
-fn room(suite: &Suite, versions: &mut Vec<String>) -> Result<Room> {
-    let (mut shares, found) = packages::shares(suite.packages)?;
-    versions.extend(found);
-    // The parser's libraries are this machine's, and never older than those of the programs.
-    shares.extend(test::parser()?);
-    Ok(Room {
-        shares,
-        memory: suite.memory,
-        timeout: TIMEOUT,
-        ..Room::default()
-    })
+impl Ready {
+    fn add(&mut self, suite: &'static Suite) {
+        match packages::shares(suite.packages) {
+            Ok((shares, versions)) => {
+                self.room.shares.extend(shares);
+                self.room.memory = self.room.memory.max(suite.memory);
+                self.versions.extend(versions);
+                self.suites.push(suite);
+            }
+            Err(error) => {
+                self.missing.insert(suite.name, format!("{error:#}"));
+            }
+        }
+    }
+
+    /// Every boot, and why there are not all of them.
+    fn boot(&mut self, settings: &Settings, kernel: Series, boots: u32) -> (Vec<Report>, Option<String>) {
+        let mut reports = Vec::new();
+        if self.suites.is_empty() {
+            return (reports, None);
+        }
+        self.room.timeout = TIMEOUT;
+        // The parser's libraries are this machine's, and never older than those of the programs.
+        let outcome = test::parser().and_then(|parser| {
+            self.room.shares.extend(parser);
+            for salt in 0..boots {
+                eprintln!("[{PRESET} {kernel}: boot {} of {boots}]", salt + 1);
+                let plan = plan(&self.suites, settings.scale, salt);
+                reports.push(hooks::measure_with(
+                    kernel,
+                    &plan,
+                    &settings.programs,
+                    &self.room,
+                )?);
+            }
+            Ok(())
+        });
+        (reports, outcome.err().map(|error| format!("{error:#}")))
+    }
 }
 
 /// Every row, and the first one once more at the end.
-fn plan(suite: &Suite, scale: Scale, salt: u32) -> Plan {
+fn plan(suites: &[&Suite], scale: Scale, salt: u32) -> Plan {
     let rows = conditions().into_iter().map(|condition| condition.system);
     Plan {
         systems: rows.chain([systems::nothing(NOTHING_AGAIN)]).collect(),
-        operations: suite.work(scale),
+        operations: suites.iter().flat_map(|suite| suite.work(scale)).collect(),
         count_hooks: false,
         salt,
     }
@@ -212,17 +236,16 @@ mod tests {
 
     #[test]
     fn plan_begins_and_ends_without_an_enforcer() {
-        for suite in suites::ALL {
-            let plan = plan(suite, Scale::Smoke, 3);
-            let names: Vec<&str> = plan.systems.iter().map(|system| system.name.as_str()).collect();
-            assert_eq!((names[0], names[names.len() - 1]), (NOTHING, NOTHING_AGAIN));
-            assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), 9);
-            assert!(
-                plan.operations
-                    .iter()
-                    .all(|work| work.amount > 0 && work.rounds == 1)
-            );
-        }
+        let plan = plan(&suites::ALL, Scale::Smoke, 3);
+        let names: Vec<&str> = plan.systems.iter().map(|system| system.name.as_str()).collect();
+        assert_eq!((names[0], names[names.len() - 1]), (NOTHING, NOTHING_AGAIN));
+        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), 9);
+        assert_eq!(plan.operations.len(), 6 + 4 + 5 + 2);
+        assert!(
+            plan.operations
+                .iter()
+                .all(|work| work.amount > 0 && work.rounds == 1)
+        );
     }
 
     #[test]

@@ -126,9 +126,6 @@ pub(super) const GIMP: Suite = Suite {
 /// Whole rounds of all connections: 1,024 commands of each.
 const ROUND_50: u32 = 50 * 1024;
 const ROUND_500: u32 = 500 * 1024;
-/// What 200 of 500 connections send.
-const SMALL_500: u32 = 200 * 1024;
-
 pub(super) const REDIS: Suite = Suite {
     name: "redis",
     title: "Phoronix-Redis",
@@ -138,15 +135,15 @@ pub(super) const REDIS: Suite = Suite {
     columns: &[
         column("redis-get-50", "GET Connection 50", ROUND_50, 40 * ROUND_50),
         column("redis-set-50", "SETConnection 50", ROUND_50, 40 * ROUND_50),
-        column("redis-get-500", "GETConnection 500", SMALL_500, 4 * ROUND_500),
-        column("redis-set-500", "SET Connection 500", SMALL_500, 4 * ROUND_500),
-        column("redis-lpop-500", "LPOPConnection 500", SMALL_500, 4 * ROUND_500),
+        column("redis-get-500", "GETConnection 500", ROUND_50, 4 * ROUND_500),
+        column("redis-set-500", "SET Connection 500", ROUND_50, 4 * ROUND_500),
+        column("redis-lpop-500", "LPOPConnection 500", ROUND_50, 4 * ROUND_500),
     ],
     runs: (1, 5),
     command: "`redis-server --io-threads 1 --io-threads-do-reads yes --tcp-keepalive 0`, fresh for each column; `redis-benchmark -n N \
               -P 1024 -q -d 4 --csv -t TEST -c CONNECTIONS`. GET reads a key and LPOP takes from a list that do not exist, as in the \
               profile",
-    differences: "fewer requests than 50,000,000 (at scale smoke, 200 of 500 connections send any); `--save \"\"`, so that no snapshot is written; Debian's redis with its allocator; the \
+    differences: "fewer requests than 50,000,000 (at scale smoke, 50 of 500 connections send any); `--save \"\"`, so that no snapshot is written; Debian's redis with its allocator; the \
                   start of the client and its connections are counted too; one processor",
 };
 
@@ -157,10 +154,10 @@ pub(super) const SYSBENCH: Suite = Suite {
     packages: &["sysbench"],
     memory: 1024,
     columns: &[
-        column("sysbench-memory", "SysbenchRam/Memory", 256, 4096),
-        column("sysbench-cpu", "SysbenchCPU", 200, 2000),
+        column("sysbench-memory", "SysbenchRam/Memory", 128, 4096),
+        column("sysbench-cpu", "SysbenchCPU", 100, 2000),
     ],
-    runs: (2, 5),
+    runs: (1, 5),
     command: "`sysbench --threads=1 --memory-total-size=SIZE memory run` (blocks of 1 KiB, written in order), `sysbench --threads=1 \
               --events=N cpu run` (primes up to 10,000)",
     differences: "a fixed number of events instead of 90 seconds; the start of the program is counted too; one processor",
