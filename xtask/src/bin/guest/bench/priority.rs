@@ -1,4 +1,7 @@
 //! The measuring process becomes a real-time task by the hand of a process that is under no policy.
+//!
+//! It is more urgent than the clients that it will start, and so is the server that it starts: a client with nothing more to send
+//! asks again and again whether it may write (redis-benchmark does), and as an equal it would never let the server answer.
 
 use std::{
     io::{BufRead, BufReader, Read, Write, stdin},
@@ -30,7 +33,8 @@ pub(super) fn grant(command: &mut Command) -> Result<String> {
     let mut first = String::new();
     output.read_line(&mut first)?;
     if let Ok(process) = first.trim().parse() {
-        raw::make_real_time(process).context("make the measuring process a real-time task")?;
+        raw::make_real_time(process, raw::PRIORITY + 1)
+            .context("make the measuring process a real-time task")?;
         answer.write_all(b"\n").context("answer the measuring process")?;
     }
     let mut rest = String::new();

@@ -4,7 +4,11 @@
 use std::{
     ffi::CStr,
     io,
-    os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+    os::{
+        fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+        unix::process::CommandExt,
+    },
+    process::Command,
     ptr,
 };
 
@@ -19,14 +23,23 @@ pub(super) struct FilterInstruction {
     pub(super) value: u32,
 }
 
-/// Nothing else gets the processor while this process wants it.
-pub(super) fn become_real_time() -> io::Result<()> {
-    make_real_time(0)
+/// Of real-time tasks.
+pub(super) const PRIORITY: i32 = 10;
+
+/// The command will be a real-time task of the usual priority, less urgent than the server that this process has started.
+pub(super) fn less_urgent(command: &mut Command) -> &mut Command {
+    // SAFETY: between fork and exec there is one system call, which takes no memory and no lock.
+    unsafe { command.pre_exec(|| make_real_time(0, PRIORITY)) }
 }
 
-/// The same for another process, and for all that it starts from now on.
-pub(super) fn make_real_time(process: i32) -> io::Result<()> {
-    let parameters = libc::sched_param { sched_priority: 10 };
+/// Nothing else gets the processor while this process wants it.
+pub(super) fn become_real_time() -> io::Result<()> {
+    make_real_time(0, PRIORITY)
+}
+
+/// The same for another process (0: this one), and for all that it starts from now on. To become less urgent is allowed to all.
+pub(super) fn make_real_time(process: i32, sched_priority: i32) -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority };
     // SAFETY: the parameters live until the call returns.
     check(unsafe { libc::sched_setscheduler(process, libc::SCHED_FIFO, &raw const parameters) }.into())
         .map(|_| ())

@@ -4,7 +4,7 @@ use std::{fs, path::Path, process::Command};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::Load;
+use super::{Load, raw};
 
 /// Its settings and its list of plug-ins, which it makes in its first run. No run of a suite begins without them, so they stay.
 const HOME: &str = "/tmp/gimp";
@@ -79,7 +79,7 @@ impl Load for Gimp {
 }
 
 fn gimp(script: &str) -> Result<String> {
-    let output = Command::new("/usr/bin/gimp")
+    let output = raw::less_urgent(&mut Command::new("/usr/bin/gimp"))
         .args(["-i", "-b", script, "-b", "(gimp-quit 0)"])
         .env("HOME", HOME)
         .stdin(std::process::Stdio::null())

@@ -91,7 +91,7 @@ fn once(load: &mut dyn Load, amount: u32) -> Result<u64> {
 
 /// What a program prints; that it fails is an error.
 fn output(program: &str, arguments: &[String]) -> Result<String> {
-    let output = Command::new(program)
+    let output = raw::less_urgent(&mut Command::new(program))
         .args(arguments)
         .stdin(Stdio::null())
         .output()
