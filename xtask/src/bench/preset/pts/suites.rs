@@ -126,6 +126,7 @@ pub(super) const GIMP: Suite = Suite {
 /// Whole rounds of all connections: 1,024 commands of each.
 const ROUND_50: u32 = 50 * 1024;
 const ROUND_500: u32 = 500 * 1024;
+
 pub(super) const REDIS: Suite = Suite {
     name: "redis",
     title: "Phoronix-Redis",
@@ -143,8 +144,9 @@ pub(super) const REDIS: Suite = Suite {
     command: "`redis-server --io-threads 1 --io-threads-do-reads yes --tcp-keepalive 0`, fresh for each column; `redis-benchmark -n N \
               -P 1024 -q -d 4 --csv -t TEST -c CONNECTIONS`. GET reads a key and LPOP takes from a list that do not exist, as in the \
               profile",
-    differences: "fewer requests than 50,000,000 (at scale smoke, 50 of 500 connections send any); `--save \"\"`, so that no snapshot is written; Debian's redis with its allocator; the \
-                  start of the client and its connections are counted too; one processor",
+    differences: "fewer requests than 50,000,000 (at scale smoke, 50 of 500 connections send any); `--save \"\"`, so that no \
+                  snapshot is written; Debian's redis with its allocator; the start of the client and its connections are counted too; one \
+                  processor",
 };
 
 pub(super) const SYSBENCH: Suite = Suite {

@@ -13,7 +13,7 @@ const BYTES: usize = 4096;
 /// About as many requests as a guest answers in a second of its clock.
 const PER_SECOND: u32 = 10_000;
 /// What the default settings of httpd load, as far as Debian has not built it in.
-const MODULES: [&str; 14] = [
+const MODULES: [&str; 19] = [
     "mpm_event",
     "authn_file",
     "authn_core",
@@ -28,8 +28,12 @@ const MODULES: [&str; 14] = [
     "mime",
     "env",
     "headers",
+    "setenvif",
+    "status",
+    "autoindex",
+    "dir",
+    "alias",
 ];
-const MORE_MODULES: [&str; 5] = ["setenvif", "status", "autoindex", "dir", "alias"];
 
 pub(super) struct Apache {
     _server: Server,
@@ -73,7 +77,7 @@ impl Load for Apache {
 
 fn configuration(folder: &str) -> String {
     let mut load = String::new();
-    for name in MODULES.iter().chain(&MORE_MODULES) {
+    for name in MODULES {
         load.extend([
             "LoadModule ",
             name,
