@@ -25,7 +25,7 @@ use crate::{
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only these suites [default: all but agree, cluster, life, model, node and rules, which take long]
+    /// Only these suites [default: all but agree, apiserver, cluster, life, model, node and rules, which take long]
     #[arg(long)]
     suite: Vec<Suite>,
     /// Only these kernels for the guest suite [default: all]
@@ -63,6 +63,9 @@ enum Suite {
     Node,
     /// The demo: real containers, with and without a policy
     Demo,
+    /// The controller at a real kube-apiserver with etcd, which is built first
+    #[value(name = "apiserver")]
+    ApiServer,
     /// A real Kubernetes with the chart: every kind of workload, enforcer and change
     Cluster,
 }
@@ -89,7 +92,13 @@ pub(crate) fn command(args: &Args) -> ExitCode {
         all.filter(|suite| {
             !matches!(
                 suite,
-                Suite::Agree | Suite::Cluster | Suite::Life | Suite::Model | Suite::Node | Suite::Rules
+                Suite::Agree
+                    | Suite::ApiServer
+                    | Suite::Cluster
+                    | Suite::Life
+                    | Suite::Model
+                    | Suite::Node
+                    | Suite::Rules
             )
         })
         .collect()
@@ -128,6 +137,7 @@ pub(crate) fn command(args: &Args) -> ExitCode {
             Suite::Agent => agent(),
             Suite::Node => node(args.full),
             Suite::Demo => demo_suite(),
+            Suite::ApiServer => api_server(),
             Suite::Cluster => cluster_suite(),
         };
         // A suite that cannot run is a failure, and the others still run.
@@ -167,11 +177,13 @@ fn unit() -> Result<Counts> {
         "test-workspace",
         &["--workspace", "--exclude", "varmor-common"],
         &[],
+        &[],
     )?;
     counts += cargo_test(
         "test-common",
         &["--package", "varmor-common"],
         &["--skip", "matcher", "--skip", "differential"],
+        &[],
     )?;
     Ok(counts)
 }
@@ -183,16 +195,37 @@ fn matcher() -> Result<Counts> {
         "test-matcher",
         &["--package", "varmor-common", "--release"],
         &["matcher", "differential"],
+        &[],
     )
 }
 
-fn cargo_test(log: &str, selection: &[&str], names: &[&str]) -> Result<Counts> {
+/// One test with many steps, which the suite `unit` leaves out.
+fn api_server() -> Result<Counts> {
+    tools::need(tools::PROGRAMS)?;
+    let (kubernetes, etcd) = cluster::api_server()?;
+    cargo_test(
+        "test-apiserver",
+        &["--package", "varmor-controller", "--test", "apiserver"],
+        &["--ignored"],
+        &[("VARMOR_KUBE_BIN", &kubernetes), ("VARMOR_ETCD", &etcd)],
+    )
+}
+
+fn cargo_test(
+    log: &str,
+    selection: &[&str],
+    names: &[&str],
+    environment: &[(&str, &Path)],
+) -> Result<Counts> {
     progress::timed(&format!("cargo test {}", selection.join(" ")), || {
         let run = build::cargo(log)
             .args(["test", "--no-fail-fast"])
             .args(selection)
             .arg("--")
             .args(names);
+        let run = environment
+            .iter()
+            .fold(run, |run, (name, value)| run.env(name, value));
         let file = run.log();
         let good = run.status()?;
         let text = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;

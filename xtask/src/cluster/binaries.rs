@@ -103,13 +103,22 @@ fn base() -> PathBuf {
 
 /// The programs, built first where they are not there yet.
 pub(super) fn ready() -> Result<Binaries> {
+    ready_where(|_| true)
+}
+
+/// The API server alone.
+pub(super) fn api_server() -> Result<Binaries> {
+    ready_where(|name| name == "kube-apiserver")
+}
+
+fn ready_where(is_needed: impl Fn(&str) -> bool) -> Result<Binaries> {
     let base = base();
     let binaries = Binaries {
         folder: base.join("bin"),
     };
     let missing: Vec<Program> = PROGRAMS
         .into_iter()
-        .filter(|program| !is_built(&base, *program))
+        .filter(|program| is_needed(program.name) && !is_built(&base, *program))
         .collect();
     if missing.is_empty() {
         return Ok(binaries);

@@ -17,6 +17,7 @@ mod test;
 
 use std::{
     fs::{self, File},
+    path::PathBuf,
     process::{Command, ExitCode, Stdio},
     thread,
     time::{Duration, Instant},
@@ -84,8 +85,13 @@ pub(crate) fn suite() -> Result<(u64, u64)> {
     test::suite()
 }
 
+/// The folder with kube-apiserver, and etcd; built and fetched first where they are not there yet.
+pub(crate) fn api_server() -> Result<(PathBuf, PathBuf)> {
+    Ok((binaries::api_server()?.folder().to_owned(), etcd::ready()?))
+}
+
 /// helm, if it was built already.
-pub(crate) fn helm() -> Option<std::path::PathBuf> {
+pub(crate) fn helm() -> Option<PathBuf> {
     Some(binaries::place("helm")).filter(|program| program.is_file())
 }
 
