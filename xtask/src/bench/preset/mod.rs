@@ -86,3 +86,15 @@ pub(super) fn command(args: &Args) -> Result<ExitCode> {
         Preset::Smoke => smoke::run(&settings),
     }
 }
+
+/// Names what could not be measured on a kernel; such a run has failed.
+fn closing(kernel: Series, problems: &[String]) -> ExitCode {
+    for problem in problems {
+        println!("FAILED: {kernel}: {problem}");
+    }
+    if problems.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}

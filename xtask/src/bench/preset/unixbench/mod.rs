@@ -94,15 +94,8 @@ pub(super) fn run(settings: &Settings) -> Result<ExitCode> {
     folder.table(SUITE, &table.markdown(), &table.csv())?;
     print!("{}", table.markdown());
     println!("{}", folder.path().display());
-    let problems: Vec<&String> = reports.iter().flat_map(Report::problems).collect();
-    for problem in &problems {
-        println!("FAILED: {kernel}: {problem}");
-    }
-    Ok(if problems.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    let problems: Vec<String> = reports.iter().flat_map(Report::problems).cloned().collect();
+    Ok(super::closing(kernel, &problems))
 }
 
 /// Every test and both indices under every condition.
