@@ -110,12 +110,12 @@ pub(super) fn without_agent() -> Result<()> {
 pub(super) fn without_agent_and_gatekeeper(agent: &Path) -> Result<()> {
     let mut gatekeeper = Command::new(agent)
         .arg("--gatekeeper")
-        .stdout(Stdio::piped())
-        .stderr(Stdio::inherit())
+        .stderr(Stdio::piped())
         .spawn()
         .with_context(|| format!("start {}", agent.display()))?;
-    let output = gatekeeper.stdout.take().context("no output")?;
-    let mut lines = BufReader::new(output).lines();
+    // Read to the end of this function: what it says at its end needs a reader.
+    let said = gatekeeper.stderr.take().context("no output")?;
+    let mut lines = BufReader::new(said).lines();
     let is_waiting = lines.any(|line| line.is_ok_and(|line| line.contains("gatekeeper waits")));
     ensure!(is_waiting, "the gatekeeper does not wait");
     let process = Pid::from_child(&gatekeeper);
