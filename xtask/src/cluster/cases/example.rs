@@ -80,6 +80,20 @@ impl Example {
     }
 }
 
+/// Merges a change into a policy (`varmorpolicy/name`), and waits until it is in force so.
+pub(super) fn changed(session: &Session, policy: &str, namespace: &str, change: &Value) -> Result<()> {
+    session.kubectl.get(&[
+        "patch",
+        policy,
+        "--namespace",
+        namespace,
+        "--type=merge",
+        "--patch",
+        &change.to_string(),
+    ])?;
+    in_force(session, policy, namespace)
+}
+
 /// Waits until every node says that it enforces a policy (`varmorpolicy/name`) as it is now.
 pub(super) fn in_force(session: &Session, policy: &str, namespace: &str) -> Result<()> {
     until(&format!("{policy} of {namespace} is in force"), PATIENCE, || {

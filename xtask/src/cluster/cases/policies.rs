@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{
     super::service::until,
-    example::{Example, in_force},
+    example::{Example, changed},
     session::{IMAGE, PATIENCE, Session},
     workloads::{TOKEN, is_free, is_protected},
 };
@@ -50,17 +50,7 @@ pub(super) fn edited(session: &Session) -> Result<()> {
 }
 
 fn patch(session: &Session, change: &Value) -> Result<()> {
-    let change = change.to_string();
-    session.kubectl.get(&[
-        "patch",
-        POLICY,
-        "--namespace",
-        NAMESPACE,
-        "--type=merge",
-        "--patch",
-        &change,
-    ])?;
-    in_force(session, POLICY, NAMESPACE)
+    changed(session, POLICY, NAMESPACE, change)
 }
 
 pub(super) fn deleted(session: &Session) -> Result<()> {

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{
     super::service::until,
-    example::{Example, in_force},
+    example::{Example, changed},
     session::{PATIENCE, Session},
 };
 
@@ -36,17 +36,7 @@ pub(super) fn recorded_and_enforced(session: &Session) -> Result<()> {
 
     let learned = json!({"spec": {"policy": {"mode": "DefenseInDepth", "modelingOptions": null,
         "defenseInDepth": {"bpf": {"profileType": "BehaviorModel"}}}}});
-    let learned = learned.to_string();
-    session.kubectl.get(&[
-        "patch",
-        POLICY,
-        "--namespace",
-        NAMESPACE,
-        "--type=merge",
-        "--patch",
-        &learned,
-    ])?;
-    in_force(session, POLICY, NAMESPACE)?;
+    changed(session, POLICY, NAMESPACE, &learned)?;
     session.works(NAMESPACE, WORKLOAD, &["cat", "/etc/hostname"])?;
     session.is_denied(NAMESPACE, WORKLOAD, &["cat", "/etc/passwd"])?;
     session.is_denied(NAMESPACE, WORKLOAD, &["touch", "/etc/planted"])?;
