@@ -1,6 +1,6 @@
 //! Writes statuses: what differs, in batches, the readiness of policies first.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt as _, stream};
@@ -99,6 +99,11 @@ pub async fn run(context: &Context) {
         seen = if is_complete { versions } else { (0, 0) };
         looked = Some(now);
         context.nodes().sweep(now);
+        if !past.models.is_empty() {
+            let world = context.world();
+            let known: HashSet<&str> = world.profiles().map(|profile| profile.uid.as_str()).collect();
+            past.models.retain(|uid, _| known.contains(uid.as_str()));
+        }
         // Objects that went are forgotten with the time of their next try.
         past.failures
             .retain(|_, (_, next)| now.saturating_duration_since(*next) < Duration::from_mins(10));
