@@ -5,8 +5,8 @@
 
 use varmor_common::{
     abi::{
-        FAULT_DEPTH, FAULT_DETACHED, FAULT_DISCONNECTED, FAULT_READ, FAULT_TABLE, MASK_ALLOW, MAX_DEPTH,
-        PERM_APPEND, PERM_READ, PERM_STRUCT, PERM_WRITE, PROFILE_FILESYSTEMS, STATE_EMITS, STATE_ENDS,
+        AAFS_MAGIC, FAULT_DEPTH, FAULT_DETACHED, FAULT_DISCONNECTED, FAULT_READ, FAULT_TABLE, MASK_ALLOW,
+        MAX_DEPTH, PERM_APPEND, PERM_READ, PERM_STRUCT, PERM_WRITE, PROFILE_FILESYSTEMS, STATE_EMITS, STATE_ENDS,
         STATE_GLOBS, STATE_MOVES, patch,
     },
     matcher::{filesystem_step, filesystem_symbol, merge},
@@ -137,12 +137,13 @@ pub fn walk(subject: &Subject, mount: Typed, mount_address: u64, dentry: Typed, 
     if profile.flags & PROFILE_FILESYSTEMS != 0 {
         // SAFETY: as above.
         let magic = unsafe { word::<{ patch::SB_MAGIC }>(pointer::<{ patch::DENTRY_SB }>(dentry)) };
-        if may_have(artefact, profile, filesystem_symbol(key, magic)) {
+        // AppArmor's own filesystem is never mounted anywhere: its place is all the path that it has.
+        if magic == AAFS_MAGIC || may_have(artefact, profile, filesystem_symbol(key, magic)) {
             let Some(address) = scalar(mount, VFSMOUNT_ROOT.load()) else {
                 return fault(false, FAULT_READ);
             };
             collected = filesystem(address, state, pack(artefact, request), collected, magic);
-            if fault_of(collected) != 0 {
+            if magic == AAFS_MAGIC || fault_of(collected) != 0 {
                 return collected;
             }
         }

@@ -6,6 +6,7 @@ mod leave;
 mod node_report;
 mod report;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -15,6 +16,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tracing::{error, info, warn};
 use varmor_common::policy;
+use varmor_common::profile::Profile;
 
 use self::audit::AuditTrail;
 use super::controller::Outlet;
@@ -288,6 +290,14 @@ impl Worker {
             }
         }
         self.hand_over();
+    }
+
+    /// The profile that is in force for a policy of the catalog once everything is applied.
+    fn enforced<'p>(&self, policy: &'p PolicyObject) -> Cow<'p, Profile> {
+        match self.observations.progress(&policy.profile.name) {
+            Some(Progress::Completed) => Cow::Owned(policy.profile.without_rules()),
+            _ => Cow::Borrowed(&policy.profile),
+        }
     }
 
     fn reconcile(&mut self) {

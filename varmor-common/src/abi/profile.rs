@@ -4,7 +4,8 @@ use super::NetStarts;
 
 /// Violations are logged and allowed.
 pub const PROFILE_COMPLAIN: u32 = 1;
-/// The profile has rules about filesystems (`proc`, `sysfs`, `cgroup`), which are judged at their root.
+/// The profile has rules about filesystems (`proc`, `sysfs`, `cgroup`), which are judged at their root, or denies what
+/// it does not allow.
 pub const PROFILE_FILESYSTEMS: u32 = 1 << 1;
 /// The profile has socket rules.
 pub const PROFILE_SOCKETS: u32 = 1 << 2;
@@ -14,6 +15,10 @@ pub const PROFILE_EGRESS: u32 = 1 << 3;
 pub const PROFILE_DEVICES: u32 = 1 << 8;
 /// The profile has rules about local addresses that the outside can reach.
 pub const PROFILE_INGRESS: u32 = 1 << 12;
+
+/// `AAFS_MAGIC` (`include/uapi/linux/magic.h`): the filesystem behind `/sys/kernel/security/apparmor/policy`. It is on a
+/// mount of the kernel's own, as pipes and memory files are, but a path leads to it.
+pub const AAFS_MAGIC: u64 = 0x5a3c_69f0;
 
 /// Slots of the filter in front of the transitions.
 pub const FILTER: usize = 32_768;

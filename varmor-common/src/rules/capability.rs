@@ -68,7 +68,7 @@ const RUNTIME_DEFAULTS: u64 = bits(&[0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29,
 /// The files through which AppArmor's policy is changed. Some kernels do not ask the other security modules about
 /// `CAP_MAC_ADMIN` there (`policy_ns_capable` calls `cap_capable` itself), so every rule that refuses it refuses them too.
 const APPARMOR_POLICY: Contribution = Contribution::Path(
-    "/sys/kernel/security/apparmor/{.load,.replace,.remove}",
+    "/sys/kernel/security/apparmor/{.load,.replace,.remove,policy/**}",
     Access::WRITE,
 );
 

@@ -103,18 +103,19 @@ impl Worker {
 
     pub(super) fn policies_state(&self) -> Policies {
         let object = |object: &PolicyObject, file: FileState| {
+            let profile = self.enforced(object);
             let refusal = self.reconciler.refusal(&object.profile.name);
             let enforced = match refusal {
                 Some(_) => "refused",
                 None if !object.profile.enforcers.contains(Enforcers::BPF) => "not for BPF",
-                None if !self.reconciler.is_applied(&object.profile) => "pending",
+                None if !self.reconciler.is_applied(&profile) => "pending",
                 None if file == FileState::Ok => "current",
                 None => "last-good",
             };
             PolicyState {
                 policy: object.identity.clone(),
                 profile: object.profile.name.clone(),
-                rules: object.profile.rules.len(),
+                rules: profile.rules.len(),
                 enforced: enforced.to_owned(),
                 message: refusal
                     .map(str::to_owned)
@@ -122,7 +123,7 @@ impl Worker {
                     .unwrap_or_default(),
                 by_runtime: self
                     .stores
-                    .held(&object.profile)
+                    .held(&profile)
                     .map(|(enforcer, held)| by_runtime(enforcer, &object.profile.name, held))
                     .collect(),
             }

@@ -124,7 +124,7 @@ pub(super) fn compile(
     artefact.descriptor.mount_start = built.starts[1];
     artefact.descriptor.target_start = built.starts[2];
     artefact.descriptor.targets = number(profile.targets.len());
-    if built.filesystems {
+    if built.filesystems || artefact.descriptor.file_default != 0 {
         artefact.descriptor.flags |= PROFILE_FILESYSTEMS;
     }
     artefact.states = built.states;

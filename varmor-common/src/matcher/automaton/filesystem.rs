@@ -1,5 +1,7 @@
 //! Filesystems that rules name by their usual place and that hold wherever they are mounted.
 
+use crate::abi::AAFS_MAGIC;
+
 /// A filesystem and the place where rules expect it.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
@@ -76,7 +78,19 @@ pub const PLACES: &[Place] = &[
         magic: BPF_FS,
         path: &[Some("sys"), Some("fs"), Some("bpf")],
     },
+    Place {
+        magic: AAFS_MAGIC,
+        path: &[
+            Some("sys"),
+            Some("kernel"),
+            Some("security"),
+            Some("apparmor"),
+            Some("policy"),
+        ],
+    },
 ];
 
 /// The filesystems of [`PLACES`], each once.
-pub(super) const MAGICS: &[u64] = &[PROC, SYSFS, CGROUP2, CGROUP, SECURITYFS, DEBUGFS, TRACEFS, BPF_FS];
+pub(super) const MAGICS: &[u64] = &[
+    PROC, SYSFS, CGROUP2, CGROUP, SECURITYFS, DEBUGFS, TRACEFS, BPF_FS, AAFS_MAGIC,
+];

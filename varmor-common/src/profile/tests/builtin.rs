@@ -42,7 +42,7 @@ fn rules_contribute_what_the_catalogue_says() {
             "disable-cap-privilege",
             &[
                 "cap 1ff57fbda04",
-                "wa /sys/kernel/security/apparmor/{.load,.replace,.remove}",
+                "wa /sys/kernel/security/apparmor/{.load,.replace,.remove,policy/**}",
             ],
         ),
         ("disallow-load-ebpf", &["cap 8000200000"]),

@@ -60,7 +60,8 @@ pub(super) fn controller_killed(session: &Session) -> Result<()> {
     ])?;
     leader(session, Some(&first))?;
     let change = r#"{"spec":{"policy":{"enhanceProtect":{"attackProtectionRules":[{"rules":["mitigate-sa-leak"]}]}}}}"#;
-    session.kubectl.get(&[
+    // Until the Service has lost the killed replica, the API server may still ask it, and refuses the change then.
+    let patch = [
         "patch",
         POLICY,
         "--namespace",
@@ -68,7 +69,10 @@ pub(super) fn controller_killed(session: &Session) -> Result<()> {
         "--type=merge",
         "--patch",
         change,
-    ])?;
+    ];
+    until("the policy can be changed", Duration::from_secs(60), || {
+        session.kubectl.get(&patch).map(Some)
+    })?;
     in_force(session, POLICY, namespace)?;
     session.works(namespace, WHAT, &["cp", "/etc/group", "/etc/planted"])?;
     session.rolled_out(chart::NAMESPACE, "deployment/varmor-manager")?;

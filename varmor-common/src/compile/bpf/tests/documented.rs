@@ -2,11 +2,12 @@
 
 use super::{KEY, compiled, path_rule, profile};
 use crate::abi::{
-    PERM_APPEND, PERM_EXEC, PERM_READ, PERM_STRUCT, PERM_WRITE, PROFILE_COMPLAIN, PROFILE_FILESYSTEMS,
+    AAFS_MAGIC, PERM_APPEND, PERM_EXEC, PERM_READ, PERM_STRUCT, PERM_WRITE, PROFILE_COMPLAIN,
+    PROFILE_FILESYSTEMS,
 };
 use crate::compile::bpf::{CompileError, HookGroups, compile};
 use crate::matcher::{FilesystemRoot, PathView, Walk};
-use crate::profile::{Access, Profile, ProfileMode, Verdict};
+use crate::profile::{Access, Kinds, Profile, ProfileMode, Verdict};
 
 const PROC: u64 = 0x9fa0;
 const SYSFS: u64 = 0x6265_6572;
@@ -76,6 +77,25 @@ fn cgroup_rule_holds_in_both_versions() {
         &at("/mnt/tasks", CGROUP2, 1),
         false,
     );
+}
+
+#[test]
+fn apparmor_filesystem_is_behind_its_link_and_an_allow_list_asks_for_it() {
+    for pattern in [
+        "/sys/kernel/security/apparmor/policy/**",
+        "/sys/kernel/security/**",
+    ] {
+        holds(pattern, &at("/.remove", AAFS_MAGIC, 1), true);
+        holds(pattern, &at("/.remove", PROC, 1), false);
+    }
+    holds(
+        "/sys/kernel/security/apparmor/.remove",
+        &at("/.remove", AAFS_MAGIC, 1),
+        false,
+    );
+    let mut listed = profile(vec![path_rule(Verdict::Allow, "/srv/**", Access::READ_WRITE)]);
+    listed.default.denied = Kinds::FILES;
+    assert_ne!(compiled(&listed).descriptor.flags & PROFILE_FILESYSTEMS, 0);
 }
 
 #[test]

@@ -154,10 +154,12 @@ pub(super) const ENTRIES: &[Entry] = &[
     rule("disable-cap-mac-override", || Ok(()))
         .unless(|| Some("nothing in this kernel asks for CAP_MAC_OVERRIDE: only Smack does".to_owned())),
     rule("disable-cap-mac-admin", || {
-        match fs::write("/sys/kernel/security/apparmor/.remove", "no-such-profile") {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            other => Ok(other?),
-        }
+        let policy = "/sys/kernel/security/apparmor/policy";
+        let namespace = format!("{policy}/namespaces/of-a-container");
+        remove_profile("/sys/kernel/security/apparmor/.remove")
+            .or_else(|_| remove_profile(&format!("{policy}/.remove")))
+            .or_else(|_| fs::create_dir(&namespace).and_then(|()| fs::remove_dir(&namespace)))?;
+        Ok(())
     }),
     rule("disable-cap-syslog", || {
         without_administrator()?;
@@ -199,6 +201,14 @@ pub(super) const ENTRIES: &[Entry] = &[
         Ok(fs::write(path, last)?)
     }),
 ];
+
+/// Asks AppArmor to remove a profile that is not there.
+fn remove_profile(file: &str) -> std::io::Result<()> {
+    match fs::write(file, "no-such-profile") {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
 
 fn of_rustix(error: rustix::io::Errno) -> Failure {
     Errno::from_raw(error.raw_os_error()).into()
