@@ -20,6 +20,9 @@ use crate::{
     workspace,
 };
 
+/// The security modules of a kernel that was not told to start `bpf`.
+const WITHOUT_BPF: &str = "lockdown,capability,yama,apparmor";
+
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The kernel of the guest
@@ -156,7 +159,30 @@ pub(crate) fn node_guest(series: Series, full: bool) -> Result<Guest> {
 pub(crate) fn without_bpf_guest(series: Series) -> Result<Guest> {
     let parts = ["node", "run", "--only", "without-bpf", "--only", "records"];
     let mut guest = agent_guest(series, &parts)?;
-    "lockdown,capability,yama,apparmor".clone_into(&mut guest.lsm);
+    WITHOUT_BPF.clone_into(&mut guest.lsm);
+    Ok(guest)
+}
+
+/// A guest that says what an agent needs for one policy of this enforcer and so many containers.
+pub(crate) fn resources_guest(series: Series, enforcer: &str, containers: u32) -> Result<Guest> {
+    let containers = containers.to_string();
+    let mut guest = agent_guest(
+        series,
+        &[
+            "node",
+            "run",
+            "--only",
+            "resources",
+            "--enforcer",
+            enforcer,
+            "--containers",
+            &containers,
+        ],
+    )?;
+    guest.serial = true;
+    if enforcer != "BPF" {
+        WITHOUT_BPF.clone_into(&mut guest.lsm);
+    }
     Ok(guest)
 }
 

@@ -17,13 +17,10 @@ use crate::{
 };
 
 /// Presets of the project's plan that do not exist yet, and what they would take.
-const NOT_BUILT: [(&str, &str); 2] = [
-    (
-        "seed-grsec",
-        "stress-ng, ab, fio and a kernel build on this machine",
-    ),
-    ("seed-resources", "12,800 targets and the reports of 400 agents"),
-];
+const NOT_BUILT: [(&str, &str); 1] = [(
+    "seed-grsec",
+    "stress-ng, ab, fio and a kernel build on this machine",
+)];
 
 pub(super) fn list() -> ExitCode {
     println!("presets (cargo xtask bench preset NAME):");
@@ -39,9 +36,10 @@ pub(super) fn list() -> ExitCode {
     }
     println!("backends: {} (guest instructions)", Backend::TcgIcount.name());
     println!(
-        "  {} and pts: n/a (no preset uses them yet)",
+        "  {} (time and memory on this machine): the controller in seed-resources",
         Backend::NativeWall.name()
     );
+    println!("  pts: n/a (no preset uses it yet)");
     println!("systems of `bench hooks`:");
     for system in systems::all() {
         println!("  {}", system.name);

@@ -30,6 +30,7 @@ use nix::{
 };
 
 pub(crate) use self::binaries::KUBERNETES;
+pub(crate) use self::scale::{Size, figures};
 use self::{
     lab::{Lab, Options},
     place::Process,

@@ -47,10 +47,10 @@ pub(super) struct Args {
 
 /// How much there is of everything.
 #[derive(Clone, Copy)]
-struct Size {
-    nodes: u32,
-    policies: u32,
-    pods: u32,
+pub(crate) struct Size {
+    pub(crate) nodes: u32,
+    pub(crate) policies: u32,
+    pub(crate) pods: u32,
 }
 
 /// What a run is made of.
@@ -62,14 +62,7 @@ struct Programs {
 }
 
 pub(super) fn command(args: &Args) -> Result<ExitCode> {
-    tools::need(tools::CLUSTER)?;
-    let built = build::build(Profile::Release)?;
-    let programs = Programs {
-        kubernetes: progress::timed("programs of Kubernetes", binaries::ready)?,
-        etcd: etcd::ready()?,
-        controller: built.program("varmor-controller"),
-        fleet: progress::timed("the simulated nodes", || build::example(&built, "fleet"))?,
-    };
+    let programs = Programs::ready()?;
     let all = Size {
         nodes: args.nodes,
         policies: args.policies,
@@ -103,12 +96,31 @@ pub(super) fn command(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The figures of one size, for who makes a table of its own.
+pub(crate) fn figures(size: Size) -> Result<Value> {
+    run(&Programs::ready()?, size)
+}
+
+impl Programs {
+    fn ready() -> Result<Self> {
+        tools::need(tools::CLUSTER)?;
+        let built = build::build(Profile::Release)?;
+        Ok(Self {
+            kubernetes: progress::timed("programs of Kubernetes", binaries::ready)?,
+            etcd: etcd::ready()?,
+            controller: built.program("varmor-controller"),
+            fleet: progress::timed("the simulated nodes", || build::example(&built, "fleet"))?,
+        })
+    }
+}
+
 fn run(programs: &Programs, size: Size) -> Result<Value> {
     place::clear()?;
     workspace::make_dir(&place::data(""))?;
     let ports = Ports::free()?;
     let mut plane = ControlPlane::start_bare(&programs.kubernetes, &programs.etcd, &ports)?;
-    install(&Kubectl::admin(&programs.kubernetes))?;
+    let kubectl = Kubectl::admin(&programs.kubernetes);
+    install(&kubectl)?;
     // Those of the control plane that are not there.
     let (reports, metrics) = (ports.controller_manager, ports.scheduler);
     let mut controller = Service::start(
@@ -120,13 +132,7 @@ fn run(programs: &Programs, size: Size) -> Result<Value> {
         plane.check()?;
         controller.check()?;
         let secret = format!("varmor-webhook-svc.{NAMESPACE}.varmor-tls-ca");
-        let found = Kubectl::admin(&programs.kubernetes).run(&[
-            "get",
-            "secret",
-            &secret,
-            "--namespace",
-            NAMESPACE,
-        ])?;
+        let found = kubectl.run(&["get", "secret", &secret, "--namespace", NAMESPACE])?;
         Ok(found.success.then_some(()))
     })?;
     let output = place::data("scale.json");

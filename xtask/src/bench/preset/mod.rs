@@ -3,6 +3,7 @@
 mod cells;
 mod lsmperf;
 mod pts;
+mod resources;
 mod smoke;
 mod unixbench;
 
@@ -23,7 +24,7 @@ pub(super) struct Args {
     /// Boots of each guest, at least 3 for an interval [default: by scale]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
     boots: Option<u32>,
-    /// Only this kernel [default: 6.1; seed-lsmperf: all four]
+    /// Only this kernel [default: 6.1; seed-lsmperf: all four; seed-resources: 6.12]
     #[arg(long)]
     kernel: Option<Series>,
     /// Only these suites of seed-pts [default: all]
@@ -42,6 +43,8 @@ pub(super) enum Preset {
     SeedUnixbench,
     /// The eventfd workload of lsm-perf over kernels and sets of security modules
     SeedLsmperf,
+    /// What controller and agent need for one policy that protects 12,800 pods on 400 nodes
+    SeedResources,
     /// A few operations under a few systems: whether all of it works
     Smoke,
 }
@@ -83,6 +86,7 @@ pub(super) fn command(args: &Args) -> Result<ExitCode> {
         Preset::SeedPts => pts::run(&settings, &args.suite),
         Preset::SeedUnixbench => unixbench::run(&settings),
         Preset::SeedLsmperf => lsmperf::run(&settings),
+        Preset::SeedResources => resources::run(&settings),
         Preset::Smoke => smoke::run(&settings),
     }
 }

@@ -70,7 +70,7 @@ pub(super) fn controller_killed(session: &Session) -> Result<()> {
         "--patch",
         change,
     ];
-    until("the policy can be changed", Duration::from_secs(60), || {
+    until("the policy can be changed", Duration::from_mins(1), || {
         session.kubectl.get(&patch).map(Some)
     })?;
     in_force(session, POLICY, namespace)?;

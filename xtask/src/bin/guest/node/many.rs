@@ -1,17 +1,17 @@
 //! Many profiles and many containers: what the agent needs for them.
 
 use std::{
-    fs,
     sync::atomic::{AtomicUsize, Ordering},
     thread,
     time::Duration,
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
 use super::{
     Scale,
     lab::{self, Claims, Node, SHADOW},
+    usage,
 };
 
 const APP: &str = "node-many";
@@ -19,9 +19,6 @@ const APP: &str = "node-many";
 const MEMORY_KIB: u64 = 30 << 10;
 /// A thousandth of a processor, of one that is emulated and twenty to thirty times slower.
 const IDLE_SHARE: f64 = 0.025;
-const IDLE: Duration = Duration::from_mins(1);
-/// The list of the kernel's clock ticks in a second (`sysconf(_SC_CLK_TCK)` of every Linux).
-const TICKS: f64 = 100.0;
 const WORKERS: usize = 3;
 const CALM: Duration = Duration::from_secs(10);
 
@@ -65,7 +62,7 @@ pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
     let what = format!("{} profiles, {} containers", scale.profiles, scale.containers);
     claims.claim(
         "the agent needs at most 30 MiB",
-        memory(&node).and_then(|[all, own, files]| {
+        usage::memory(&node).and_then(|[all, own, files]| {
             let text = format!("{all} KiB ({own} of its own, {files} of its program) with {what}");
             ensure!(all <= MEMORY_KIB, "{text}");
             Ok(text)
@@ -73,7 +70,7 @@ pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
     );
     claims.claim(
         "the agent needs next to nothing of an emulated processor when nothing happens",
-        idle(&node).and_then(|share| {
+        usage::idle(&node).and_then(|share| {
             ensure!(share <= IDLE_SHARE, "{:.3} % with {what}", share * 100.0);
             Ok(format!("{:.3} % with {what}", share * 100.0))
         }),
@@ -90,35 +87,4 @@ fn app(number: usize) -> String {
 
 fn name(number: usize) -> String {
     format!("{APP}-c{number}")
-}
-
-/// Resident memory in KiB: all, anonymous, of files.
-fn memory(node: &Node) -> Result<[u64; 3]> {
-    let path = format!("/proc/{}/status", node.agent.pid());
-    let text = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
-    let field = |name: &str| -> Result<u64> {
-        let line = text.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|rest| rest.split_whitespace().next())
-            .and_then(|word| word.parse().ok())
-            .with_context(|| format!("no {name}"))
-    };
-    Ok([field("VmRSS:")?, field("RssAnon:")?, field("RssFile:")?])
-}
-
-/// The share of a processor that it used in a while without work.
-fn idle(node: &Node) -> Result<f64> {
-    let used = || -> Result<u64> {
-        let path = format!("/proc/{}/stat", node.agent.pid());
-        let text = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
-        // The name in brackets may hold blanks.
-        let rest = text.rsplit_once(") ").map(|(_, rest)| rest).context("no name")?;
-        let fields: Vec<&str> = rest.split(' ').collect();
-        let field = |index: usize| -> Result<u64> { fields[index].parse().context("no number") };
-        Ok(field(11)? + field(12)?)
-    };
-    let before = used()?;
-    thread::sleep(IDLE);
-    #[expect(clippy::cast_precision_loss, reason = "a few thousand ticks")]
-    let ticks = (used()? - before) as f64;
-    Ok(ticks / TICKS / IDLE.as_secs_f64())
 }

@@ -11,7 +11,9 @@ mod lab;
 mod latency;
 mod many;
 mod records;
+mod resources;
 mod starts;
+mod usage;
 mod without_bpf;
 
 use std::{path::PathBuf, process::ExitCode};
@@ -71,6 +73,9 @@ struct Scale {
     /// Policy changes whose time is taken
     #[arg(long, default_value_t = 20)]
     changes: usize,
+    /// The enforcer of the part `resources`
+    #[arg(long, default_value = "BPF")]
+    enforcer: String,
     /// Only these parts [default: all]
     #[arg(long)]
     only: Vec<Part>,
@@ -89,6 +94,8 @@ enum Part {
     Docker,
     /// Asked for where the kernel cannot run the BPF enforcer
     WithoutBpf,
+    /// Asked for by the benchmark of the same name
+    Resources,
 }
 
 pub(crate) fn command(args: &Args) -> Result<ExitCode> {
@@ -111,7 +118,7 @@ type Run = fn(&Scale, &mut lab::Claims) -> Result<()>;
 fn run(scale: &Scale) -> Result<ExitCode> {
     containers::import(&scale.image)?;
     let mut claims = lab::Claims::new("agent");
-    let parts: [(Part, Run); 10] = [
+    let parts: [(Part, Run); 11] = [
         (Part::Starts, starts::run),
         (Part::Kills, kills::run),
         (Part::Hostile, hostile::run),
@@ -122,10 +129,11 @@ fn run(scale: &Scale) -> Result<ExitCode> {
         (Part::Behaviour, behaviour::run),
         (Part::Docker, docker::run),
         (Part::WithoutBpf, without_bpf::run),
+        (Part::Resources, resources::run),
     ];
     for (part, run) in parts {
         let is_asked = if scale.only.is_empty() {
-            part != Part::WithoutBpf
+            !matches!(part, Part::WithoutBpf | Part::Resources)
         } else {
             scale.only.contains(&part)
         };
