@@ -9,8 +9,8 @@ use kube::core::{ApiResource, DynamicObject, ObjectMeta};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use varmor_common::policy::{
-    ArmorProfile, ArmorProfileSpec, ArmorProfileStatus, Diagnostic, EgressPeer, PolicySpec, PolicyStatus,
-    VarmorClusterPolicy, VarmorPolicy, load,
+    ArmorProfile, ArmorProfileModel, ArmorProfileSpec, ArmorProfileStatus, Diagnostic, EgressPeer,
+    PolicySpec, PolicyStatus, VarmorClusterPolicy, VarmorPolicy, load,
 };
 use varmor_common::profile::egress_peers;
 
@@ -204,6 +204,12 @@ impl Profile {
     pub fn resource() -> ApiResource {
         ApiResource::erase::<ArmorProfile>(&())
     }
+}
+
+/// The kind of models as the API server serves it.
+#[must_use]
+pub fn model_resource() -> ApiResource {
+    ApiResource::erase::<ArmorProfileModel>(&())
 }
 
 /// Which policy a policy object is.

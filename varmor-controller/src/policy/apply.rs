@@ -4,11 +4,10 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use kube::core::DynamicObject;
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
-use varmor_common::policy::ArmorProfileModel;
 
 use super::desired::{FINALIZER, ROLLED};
 use crate::MANAGER;
-use crate::object::{PolicyKey, Profile, ProfileKey};
+use crate::object::{PolicyKey, Profile, ProfileKey, model_resource};
 
 /// The `ArmorProfile`s of a namespace.
 pub(super) fn profiles(client: &Client, namespace: &str) -> Api<DynamicObject> {
@@ -101,7 +100,7 @@ pub(super) async fn mark_rolled(
 
 /// The `ArmorProfileModel` of this name, without what changes on its own.
 pub(super) async fn model(client: &Client, key: &ProfileKey) -> Result<Option<Value>, kube::Error> {
-    let resource = kube::core::ApiResource::erase::<ArmorProfileModel>(&());
+    let resource = model_resource();
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &key.namespace, &resource);
     let Some(object) = api.get_opt(&key.name).await? else {
         return Ok(None);

@@ -1,15 +1,15 @@
 //! Models: what the nodes have recorded of a workload becomes one `ArmorProfileModel`.
 
 use kube::api::{Api, PostParams};
-use kube::core::{ApiResource, DynamicObject};
+use kube::core::DynamicObject;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use varmor_common::model::{ModelError, merge};
-use varmor_common::policy::{ArmorProfileModel, ModelData};
+use varmor_common::policy::ModelData;
 use varmor_common::report::ModelReport;
 
 use crate::context::Context;
-use crate::object::ProfileKey;
+use crate::object::{ProfileKey, model_resource};
 use crate::status::{is_modeling, is_recorded};
 
 /// Somebody else may write the object between our look and our write.
@@ -80,7 +80,7 @@ impl Models {
 
     /// `false` if somebody was quicker.
     async fn add(&self, key: &ProfileKey, data: &ModelData) -> Result<bool, NotTaken> {
-        let resource = ApiResource::erase::<ArmorProfileModel>(&());
+        let resource = model_resource();
         let api: Api<DynamicObject> =
             Api::namespaced_with(self.context.client.clone(), &key.namespace, &resource);
         let failed = |error| NotTaken::Unavailable(key.clone(), Box::new(error));
@@ -140,7 +140,7 @@ mod tests {
     }
 
     fn object(data: &Value) -> DynamicObject {
-        let resource = ApiResource::erase::<ArmorProfileModel>(&());
+        let resource = model_resource();
         DynamicObject::new("m", &resource).data(json!({"data": data}))
     }
 

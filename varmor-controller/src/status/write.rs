@@ -7,15 +7,15 @@ use futures_util::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, Patch, PatchParams};
-use kube::core::{ApiResource, DynamicObject};
+use kube::core::DynamicObject;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use serde_json::{Value, json};
-use varmor_common::policy::{ArmorProfileModel, ArmorProfileModelStatus, ArmorProfileStatus, PolicyStatus};
+use varmor_common::policy::{ArmorProfileModelStatus, ArmorProfileStatus, PolicyStatus};
 
 use super::judge::{is_modeling, is_recorded, model_status, policy_status, profile_status};
 use crate::MANAGER;
 use crate::context::Context;
-use crate::object::{API_VERSION, PolicyKey, Profile, ProfileKey};
+use crate::object::{API_VERSION, PolicyKey, Profile, ProfileKey, model_resource};
 
 /// The field manager of statuses; apart from that of the objects, since what a manager stops naming goes.
 const STATUS_MANAGER: &str = "varmor-controller/status";
@@ -196,8 +196,7 @@ async fn write(context: &Context, job: &Job) -> Result<(), kube::Error> {
             (api, "ArmorProfile", &key.name, Some(uid), json!(status))
         }
         Job::Model { key, status, .. } => {
-            let resource = ApiResource::erase::<ArmorProfileModel>(&());
-            let api = Api::namespaced_with(client, &key.namespace, &resource);
+            let api = Api::namespaced_with(client, &key.namespace, &model_resource());
             (api, "ArmorProfileModel", &key.name, None, json!(status))
         }
     };

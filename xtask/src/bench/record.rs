@@ -5,7 +5,7 @@ use std::{
     fmt::Write,
     fs,
     path::{Path, PathBuf},
-    time::{SystemTime, UNIX_EPOCH},
+    time::SystemTime,
 };
 
 use anyhow::{Context, Result};
@@ -75,10 +75,9 @@ pub(super) struct Folder(PathBuf);
 
 impl Folder {
     pub(super) fn new(preset: &str) -> Result<Self> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let path = workspace::target()
             .join("bench")
-            .join(format!("{}-{preset}", utc(now.as_secs())));
+            .join(format!("{}-{preset}", utc(SystemTime::now())));
         workspace::make_dir(&path.join("tables"))?;
         Ok(Self(path))
     }
@@ -157,29 +156,19 @@ pub(super) fn field(text: &str) -> String {
     }
 }
 
-/// Seconds of the epoch as `20240131T235959Z`. Days are counted from the first of March of year zero, so that the leap day is the last of a year
-/// (H. Hinnant, `civil_from_days`).
-fn utc(seconds: u64) -> String {
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    let days = days + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day_of_month = day - (153 * month + 2) / 5 + 1;
-    let month_of_year = if month < 10 { month + 3 } else { month - 9 };
-    let year = year + era * 400 + u64::from(month_of_year <= 2);
-    format!(
-        "{year:04}{month_of_year:02}{day_of_month:02}T{:02}{:02}{:02}Z",
-        second / 3600,
-        second / 60 % 60,
-        second % 60
-    )
+/// As `20240131T235959Z`.
+fn utc(time: SystemTime) -> String {
+    let mut text = humantime::format_rfc3339_seconds(time).to_string();
+    text.retain(|letter| letter != '-' && letter != ':');
+    text
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::collections::BTreeMap;
+    use std::{
+        collections::BTreeMap,
+        time::{Duration, UNIX_EPOCH},
+    };
 
     use super::{Backend, Cell, Estimate, Summary, Verdict, field, utc};
 
@@ -232,10 +221,9 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn seconds_become_a_date() {
-        assert_eq!(utc(0), "19700101T000000Z");
-        assert_eq!(utc(951_827_696), "20000229T123456Z");
-        assert_eq!(utc(1_735_689_599), "20241231T235959Z");
+    fn folder_is_named_after_its_time() {
+        let time = UNIX_EPOCH + Duration::from_secs(951_827_696);
+        assert_eq!(utc(time), "20000229T123456Z");
     }
 
     #[test]

@@ -166,17 +166,57 @@ pub(super) fn samples(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{Condition, Workload, cells};
+pub(super) mod tests {
+    use std::collections::BTreeMap;
+
+    use super::{Cell, Condition, Workload, cells};
     use crate::{
         bench::{
             protocol::Line,
+            record::Summary,
             report::Report,
-            stats::Verdict,
+            stats::{Backend, Estimate, Verdict},
             systems::{self, NOTHING, NOTHING_AGAIN},
         },
         kernel::Series,
     };
+
+    /// Half a million instructions, and so much more than the first system if it is not the first itself.
+    pub(in crate::bench::preset) fn cell(names: [&str; 3], condition: Condition, overhead: f64) -> Cell {
+        let [suite, workload, row] = names.map(str::to_owned);
+        let measured = condition.system.name != "nothing";
+        let estimate = Estimate {
+            blocks: 3,
+            overhead,
+            low: overhead,
+            high: overhead,
+        };
+        Cell {
+            suite,
+            workload,
+            row,
+            system: condition.system.name,
+            column: condition.label,
+            kernel: "6.1".to_owned(),
+            value: Some(500_000.0),
+            estimate: measured.then_some(estimate),
+            detectable: Some(0.0),
+            verdict: measured.then_some(Verdict::Slower),
+            reason: None,
+        }
+    }
+
+    /// A run of one boot.
+    pub(in crate::bench::preset) fn one_boot(preset: &str, unit: &str, cells: Vec<Cell>) -> Summary {
+        Summary {
+            preset: preset.to_owned(),
+            scale: "smoke".to_owned(),
+            backend: Backend::TcgIcount,
+            unit: unit.to_owned(),
+            kernels: BTreeMap::from([("6.1".to_owned(), "6.1.0-x".to_owned())]),
+            cells,
+        }
+    }
 
     /// A boot that counted so much without an enforcer, at its end, and under a policy.
     fn boot(nothing: u64, again: u64, protected: u64) -> Report {

@@ -1,18 +1,21 @@
 //! The examples of the chart, as a case applies them: in a namespace of its own, with the lab's image.
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::{
     super::service::until,
-    session::{IMAGE, PATIENCE, Session},
+    session::{IMAGE, Session},
 };
 use crate::workspace;
 
 /// What the examples name, for users; no registry is reachable here.
 const PUBLIC_IMAGE: &str = "busybox:1.36";
+
+/// The first policy has the agents load their programs, which takes minutes on a busy emulated processor.
+const LOADED: Duration = Duration::from_mins(10);
 
 pub(super) fn folder() -> PathBuf {
     workspace::root().join("charts/varmor/examples")
@@ -96,7 +99,7 @@ pub(super) fn changed(session: &Session, policy: &str, namespace: &str, change: 
 
 /// Waits until every node says that it enforces a policy (`varmorpolicy/name`) as it is now.
 pub(super) fn in_force(session: &Session, policy: &str, namespace: &str) -> Result<()> {
-    until(&format!("{policy} of {namespace} is in force"), PATIENCE, || {
+    until(&format!("{policy} of {namespace} is in force"), LOADED, || {
         let Some(object) = session.object(&[policy, "--namespace", namespace])? else {
             bail!("there is no {policy} in {namespace}");
         };

@@ -179,49 +179,25 @@ impl<'a> Table<'a> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::collections::BTreeMap;
-
     use super::{Scale, Table, conditions};
     use crate::bench::{
+        preset::cells::tests::{cell, one_boot},
         preset::pts::suites::{self, Suite},
-        record::{Cell, Summary},
-        stats::{Backend, Estimate, Verdict},
+        record::Summary,
     };
 
     /// Every cell of a suite: half a million instructions for a unit, and so much more under every system.
     pub(in crate::bench::preset::pts) fn summary(suite: &Suite, overhead: f64) -> Summary {
         let mut cells = Vec::new();
         for column in suite.columns {
-            for condition in conditions() {
-                let measured = condition.system.name != "nothing";
-                cells.push(Cell {
-                    suite: suite.name.to_owned(),
-                    workload: column.operation.to_owned(),
-                    row: column.title.to_owned(),
-                    system: condition.system.name,
-                    column: condition.label,
-                    kernel: "6.1".to_owned(),
-                    value: Some(500_000.0),
-                    estimate: measured.then_some(Estimate {
-                        blocks: 3,
-                        overhead,
-                        low: overhead,
-                        high: overhead,
-                    }),
-                    detectable: Some(0.0),
-                    verdict: measured.then_some(Verdict::Slower),
-                    reason: None,
-                });
-            }
+            let names = [suite.name, column.operation, column.title];
+            cells.extend(
+                conditions()
+                    .into_iter()
+                    .map(|condition| cell(names, condition, overhead)),
+            );
         }
-        Summary {
-            preset: "seed-pts".to_owned(),
-            scale: "smoke".to_owned(),
-            backend: Backend::TcgIcount,
-            unit: super::super::UNIT.to_owned(),
-            kernels: BTreeMap::from([("6.1".to_owned(), "6.1.0-x".to_owned())]),
-            cells,
-        }
+        one_boot("seed-pts", super::super::UNIT, cells)
     }
 
     #[test]

@@ -207,48 +207,19 @@ fn figure(text: &mut String) {
 
 #[cfg(test)]
 mod tests_of_the_table {
-    use std::collections::BTreeMap;
-
     use super::{super::conditions, Table, rows, tests};
     use crate::bench::{
-        record::{Cell, Summary},
-        stats::{Backend, Estimate, Verdict},
+        preset::cells::tests::{cell, one_boot},
+        record::Summary,
     };
 
     /// Measurements of one test.
     fn summary(workload: &str, overhead: f64) -> Summary {
+        let names = ["unixbench", workload, "Execl Throughput"];
         let cells = conditions()
             .into_iter()
-            .map(|condition| {
-                let measured = condition.system.name != "nothing";
-                Cell {
-                    suite: "unixbench".to_owned(),
-                    workload: workload.to_owned(),
-                    row: "Execl Throughput".to_owned(),
-                    system: condition.system.name,
-                    column: condition.label,
-                    kernel: "6.1".to_owned(),
-                    value: Some(500_000.0),
-                    estimate: measured.then_some(Estimate {
-                        blocks: 3,
-                        overhead,
-                        low: overhead,
-                        high: overhead,
-                    }),
-                    detectable: Some(0.0),
-                    verdict: measured.then_some(Verdict::Slower),
-                    reason: None,
-                }
-            })
-            .collect();
-        Summary {
-            preset: "seed-unixbench".to_owned(),
-            scale: "smoke".to_owned(),
-            backend: Backend::TcgIcount,
-            unit: super::super::UNIT.to_owned(),
-            kernels: BTreeMap::from([("6.1".to_owned(), "6.1.0-x".to_owned())]),
-            cells,
-        }
+            .map(|condition| cell(names, condition, overhead));
+        one_boot("seed-unixbench", super::super::UNIT, cells.collect())
     }
 
     #[test]
