@@ -42,6 +42,9 @@ pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
     lab::inside(APP, &["attack", SECOND, "0"])?;
     let model = folder.join("model.yaml");
     lab::wait("the time is over", || Ok(model.exists()))?;
+    lab::wait("a policy whose recording is over is in force", || {
+        Ok(lab::only_policy()?["enforced"] == "current")
+    })?;
     let after = lab::inside(APP, &["attack", SHADOW, "0"])?;
     claims.claim(
         "a recorded container is refused nothing, and what it did before and after the agent was killed is in the model",

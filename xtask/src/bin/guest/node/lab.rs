@@ -97,6 +97,15 @@ pub(super) fn status() -> Result<Value> {
     }
 }
 
+/// What the agent's report says of the only policy in the folder; empty while there is none.
+pub(super) fn only_policy() -> Result<Value> {
+    let Ok(bytes) = fs::read(format!("{STATE}/policies.json")) else {
+        return Ok(Value::Null);
+    };
+    let state: Value = serde_json::from_slice(&bytes).context("read the agent's report")?;
+    Ok(state["files"][0]["objects"][0].clone())
+}
+
 /// What the kernel's tables say.
 pub(super) fn kernel_status() -> Result<Value> {
     let output = Command::new("varmor")

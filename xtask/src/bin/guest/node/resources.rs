@@ -1,9 +1,9 @@
 //! What the agent needs for one policy and the pods that it protects on one node, as a line of JSON.
 
-use std::{fs, thread, time::Duration};
+use std::{thread, time::Duration};
 
-use anyhow::{Context, Result, ensure};
-use serde_json::{Value, json};
+use anyhow::{Result, ensure};
+use serde_json::json;
 
 use super::{
     Scale,
@@ -12,7 +12,6 @@ use super::{
 };
 
 const APP: &str = "node-resources";
-const STATE: &str = "/run/varmor/policies.json";
 const CALM: Duration = Duration::from_secs(10);
 
 pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
@@ -61,12 +60,10 @@ pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
 }
 
 fn in_force(enforcer: &str) -> Result<bool> {
-    let text = fs::read_to_string(STATE).unwrap_or_else(|_| "{}".to_owned());
-    let state: Value = serde_json::from_str(&text).context("read the report")?;
-    let object = &state["files"][0]["objects"][0];
+    let policy = lab::only_policy()?;
     Ok(if enforcer == "BPF" {
-        object["enforced"] == "current"
+        policy["enforced"] == "current"
     } else {
-        object["by_runtime"][0]["state"] == "loaded"
+        policy["by_runtime"][0]["state"] == "loaded"
     })
 }

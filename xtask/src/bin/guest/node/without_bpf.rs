@@ -1,8 +1,6 @@
 //! A kernel that cannot run the BPF enforcer: its policies are refused with the reason, and nothing pretends otherwise.
 
-use std::fs;
-
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
 use super::{
     Scale,
@@ -10,7 +8,6 @@ use super::{
 };
 
 const APP: &str = "node-bpf";
-const STATE: &str = "/run/varmor/policies.json";
 
 pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
     let node = Node::start(scale)?;
@@ -19,9 +16,7 @@ pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
         let mut message = String::new();
         lab::wait("the policy is refused", || {
             ensure!(node.agent.is_alive(), "the agent is dead: {}", Node::log()?);
-            let text = fs::read_to_string(STATE).unwrap_or_else(|_| "{}".to_owned());
-            let state: serde_json::Value = serde_json::from_str(&text).context("read the report")?;
-            let object = &state["files"][0]["objects"][0];
+            let object = lab::only_policy()?;
             object["message"]
                 .as_str()
                 .unwrap_or_default()
