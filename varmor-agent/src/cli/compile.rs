@@ -222,6 +222,7 @@ fn object(object: &Object) -> String {
             "connections to {}",
             destination(rule.network.as_ref(), &rule.ports)
         ),
+        Object::PodEgress(ports) => format!("connections to the pod's own addresses{}", at_ports(ports)),
         Object::Ingress(rule) => format!(
             "local addresses {}",
             destination(rule.network.as_ref(), &rule.ports)
@@ -258,12 +259,16 @@ fn numbers(list: &[u32]) -> String {
 
 fn destination(network: Option<&impl ToString>, ports: &[profile::PortRange]) -> String {
     let network = network.map_or_else(|| "anywhere".to_owned(), ToString::to_string);
+    network + &at_ports(ports)
+}
+
+fn at_ports(ports: &[profile::PortRange]) -> String {
     if ports.is_empty() {
-        return format!("{network}, any port");
+        return ", any port".to_owned();
     }
     let ports: Vec<String> = ports
         .iter()
         .map(|range| format!("{}-{}", range.first, range.last))
         .collect();
-    format!("{network}, ports {}", ports.join(" "))
+    format!(", ports {}", ports.join(" "))
 }

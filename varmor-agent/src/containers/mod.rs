@@ -1,5 +1,6 @@
 //! Who runs here: the containers of this machine and their cgroups.
 
+mod address;
 pub mod cgroup;
 mod containerd;
 mod docker;
@@ -10,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+pub use address::addresses_of;
 pub use containerd::{Listing, Record, Records, Requests, watch};
 
 use crate::enforcer::CgroupId;

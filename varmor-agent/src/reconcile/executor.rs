@@ -1,6 +1,7 @@
 //! The acting half of the reconciler: carries plans out through the enforcer, remembers what it did, says so.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use varmor_common::profile::Profile;
 use super::load::Load;
 use super::plan::{Action, Actual, Desired, desired, plan};
 use super::select::selects;
-use crate::containers::Container;
+use crate::containers::{Container, addresses_of};
 use crate::enforcer::{Adoption, CgroupId, Enforcer, EnforcerError};
 use crate::source::PolicyObject;
 
@@ -68,7 +69,7 @@ impl Reconciler {
         containers: Option<&[Container]>,
         existing: &dyn Fn() -> Option<BTreeSet<CgroupId>>,
     ) -> Outcome {
-        let desired = desired(policies, containers);
+        let desired = desired(policies, containers, &addresses);
         self.note_containers(
             policies.unwrap_or_default(),
             containers.unwrap_or_default(),
@@ -358,6 +359,12 @@ impl Reconciler {
             }
         }
     }
+}
+
+fn addresses(container: &Container) -> Option<Vec<IpAddr>> {
+    addresses_of(container.pid)
+        .inspect_err(|error| debug!(container = %container.id, %error, "addresses of the pod"))
+        .ok()
 }
 
 fn pod_name(container: &Container) -> String {

@@ -4,6 +4,7 @@
 //! list or a container list that never succeeded takes nothing away.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use varmor_common::policy::Enforcers;
 use varmor_common::profile::Profile;
@@ -16,8 +17,8 @@ use crate::source::PolicyObject;
 /// What should be.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Desired {
-    /// Of every policy, used or not (a bad one is noticed before the first container comes), and the unions
-    /// that containers with several policies need.
+    /// Of every policy, used or not (a bad one is noticed before the first container comes), the unions that
+    /// containers with several policies need, and those that hold the addresses of a pod.
     pub profiles: BTreeMap<String, Profile>,
     pub bindings: BTreeMap<CgroupId, (String, Adoption)>,
     /// Listed containers' cgroups, selected or not.
@@ -55,9 +56,15 @@ pub enum Action {
     Remove(String),
 }
 
-/// What should be; `None` for a list that has not succeeded yet.
+/// What should be; `None` for a list that has not succeeded yet. `addresses` tells those of a container's pod and is
+/// asked where rules are about them; `None` = they cannot be told, and the container stays as it is: at the start gate,
+/// if it has not started.
 #[must_use]
-pub fn desired(policies: Option<&[PolicyObject]>, containers: Option<&[Container]>) -> Desired {
+pub fn desired(
+    policies: Option<&[PolicyObject]>,
+    containers: Option<&[Container]>,
+    addresses: &dyn Fn(&Container) -> Option<Vec<IpAddr>>,
+) -> Desired {
     let mut desired = Desired {
         complete: policies.is_some() && containers.is_some(),
         ..Desired::default()
@@ -71,15 +78,22 @@ pub fn desired(policies: Option<&[PolicyObject]>, containers: Option<&[Container
     }
     for container in containers.unwrap_or_default() {
         let Some(cgroup) = container.cgroup else { continue };
-        desired.containers.insert(cgroup);
         let selecting: Vec<Profile> = policies
             .iter()
             .filter(|policy| selects(policy, container))
             .filter_map(|policy| policy.profile.part_for(Enforcers::BPF))
             .collect();
-        let Some(profile) = Profile::merge(&selecting) else {
+        let Some(mut profile) = Profile::merge(&selecting) else {
+            desired.containers.insert(cgroup);
             continue;
         };
+        if profile.is_about_pod() {
+            let Some(addresses) = addresses(container) else {
+                continue;
+            };
+            profile = profile.for_pod(&addresses);
+        }
+        desired.containers.insert(cgroup);
         let adoption = if container.started {
             Adoption::Running
         } else {
@@ -155,6 +169,12 @@ pub fn plan(desired: &Desired, actual: &Actual) -> Vec<Action> {
 mod tests {
     use super::*;
     use crate::reconcile::select::tests::{plain, policy};
+    use varmor_common::profile::{Object, Origin, Rule, Verdict};
+
+    /// What should be, of pods at `10.0.0.5`.
+    fn desired(policies: Option<&[PolicyObject]>, containers: Option<&[Container]>) -> Desired {
+        super::desired(policies, containers, &|_| Some(vec![IpAddr::from([10, 0, 0, 5])]))
+    }
 
     fn web() -> PolicyObject {
         policy(
@@ -323,7 +343,7 @@ mod tests {
         let actions = plan(&desired, &before);
         assert_eq!(actions.last(), Some(&protect(bound)));
         let after = settled(&policies, &containers);
-        let back = plan(&super::desired(Some(&policies[..1]), Some(&containers)), &after);
+        let back = plan(&self::desired(Some(&policies[..1]), Some(&containers)), &after);
         assert!(matches!(back.first(), Some(Action::Protect { .. })), "{back:?}");
     }
 
@@ -354,5 +374,33 @@ mod tests {
         let mut actual = settled(&[], &containers);
         actual.bindings.insert(CgroupId(7), None);
         assert_eq!(plan(&desired(Some(&[]), Some(&containers)), &actual), []);
+    }
+
+    #[test]
+    fn a_rule_about_the_pod_gets_the_addresses_of_the_pod() {
+        let about_pod = PolicyObject {
+            profile: Profile {
+                rules: vec![Rule {
+                    id: "self".to_owned(),
+                    origin: Origin::default(),
+                    verdict: Verdict::Deny,
+                    object: Object::PodEgress(Vec::new()),
+                    enforcers: Enforcers::BPF,
+                }],
+                ..web().profile
+            },
+            ..web()
+        };
+        let (policies, containers) = ([about_pod], [container("a", 7, "web")]);
+        let known = desired(Some(&policies), Some(&containers));
+        assert_eq!(known.bindings[&CgroupId(7)].0, "varmor-demo-web@10.0.0.5");
+        let names: Vec<&str> = known.profiles.keys().map(String::as_str).collect();
+        assert_eq!(names, ["varmor-demo-web", "varmor-demo-web@10.0.0.5"]);
+
+        let unknown = super::desired(Some(&policies), Some(&containers), &|_| None);
+        assert!(unknown.bindings.is_empty());
+        let settled = settled(&policies, &containers);
+        let actions = plan(&unknown, &settled);
+        assert_eq!(actions, [], "what it has stays");
     }
 }

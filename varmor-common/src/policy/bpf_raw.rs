@@ -133,7 +133,8 @@ pub struct ToDestination {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), inner(regex(pattern = "(?i)^(allow|deny|audit)$")))]
     pub qualifiers: Vec<String>,
-    /// An address, `localhost`, `unspecified` or `pod-self`; exclusive with `cidr`.
+    /// An address, `localhost`, `unspecified` or `pod-self` (the addresses in the pod's network namespace that others
+    /// can reach); exclusive with `cidr`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ip: Option<String>,
     /// A block of addresses; exclusive with `ip`.

@@ -68,11 +68,10 @@ pub(super) fn rules(addresses: &[EgressAddress], ports: &[Port]) -> impl Iterato
 }
 
 fn destination(builder: &mut Builder<'_>, rule: &ToDestination, field: &str) {
-    if rule.ip.as_deref() == Some("pod-self") {
-        let message = "the address of the pod is known in a cluster only; the rule has no effect".to_owned();
-        return builder.report(Severity::Warning, field, message, "use the address itself");
-    }
     let ports: Vec<PortRange> = rule.ports.iter().copied().map(range).collect();
+    if rule.ip.as_deref() == Some("pod-self") {
+        return push(builder, field, &rule.qualifiers, Object::PodEgress(ports));
+    }
     for network in networks(rule.ip.as_deref(), rule.cidr.as_deref()) {
         push(
             builder,
@@ -123,7 +122,7 @@ fn addresses(word: &str) -> Vec<IpAddr> {
 }
 
 /// An IPv4 address in IPv6 clothes is that IPv4 address.
-fn single(address: IpAddr) -> IpNet {
+pub(super) fn single(address: IpAddr) -> IpNet {
     address.to_canonical().into()
 }
 

@@ -12,6 +12,7 @@ mod facts;
 mod merge;
 mod name;
 mod peers;
+mod pod;
 mod raw;
 mod rule;
 mod target;

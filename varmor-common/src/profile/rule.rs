@@ -100,6 +100,9 @@ pub enum Object {
     Capability(CapabilitySet),
     Socket(SocketRule),
     Egress(EgressRule),
+    /// Connections and datagrams to the pod's own addresses on these ports (empty = every port). Only the node knows the
+    /// addresses: [`Profile::for_pod`] fills them in.
+    PodEgress(Vec<PortRange>),
     Ingress(IngressRule),
     Ptrace(PtraceRule),
     Mount(MountRule),
@@ -128,7 +131,7 @@ impl Object {
             }
             Self::Capability(_) => Kinds::CAPABILITIES,
             Self::Socket(_) => Kinds::SOCKETS,
-            Self::Egress(_) => Kinds::EGRESS,
+            Self::Egress(_) | Self::PodEgress(_) => Kinds::EGRESS,
             Self::Ptrace(_) => Kinds::PTRACE,
             Self::Mount(_) => Kinds::MOUNTS,
             Self::Ingress(_) => Kinds::INGRESS,

@@ -26,6 +26,7 @@ use self::filters::Filters;
 use self::label::Label;
 use self::locked_memory::LockedMemory;
 use self::place::Place;
+use crate::containers::addresses_of;
 use crate::enforcer::apparmor::enter_at_exec;
 use crate::enforcer::bpf::BpfEnforcer;
 use crate::enforcer::{Adoption, Enforcer, bpf};
@@ -74,6 +75,10 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let profile = policy_file::profile(&arguments.policy, arguments.model.as_deref())?;
     let (mut place, locked_memory) = begin()?;
     let mut bpf = match profile.part_for(Enforcers::BPF) {
+        Some(part) if part.is_about_pod() => {
+            let own = addresses_of(std::process::id()).context("read the addresses of this machine")?;
+            Some(load_bpf(&part.for_pod(&own), &place)?)
+        }
         Some(part) => Some(load_bpf(&part, &place)?),
         None => None,
     };

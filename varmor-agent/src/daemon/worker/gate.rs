@@ -139,6 +139,8 @@ impl Worker {
                     self.arrivals.insert(cgroup, *container);
                     arrived.push((process, cgroup));
                 }
+                // Its network may have been made after it was bound.
+                Answer::Bound if self.is_about_pod(cgroup) => arrived.push((process, cgroup)),
                 answer => self.give(process, cgroup, &answer),
             }
         }
@@ -195,6 +197,16 @@ impl Worker {
             }
             Err(error) => self.problem("let go", || error!(%error, process, "a start waits")),
         }
+    }
+
+    /// Whether rules for the container need the addresses of its pod.
+    fn is_about_pod(&self, cgroup: CgroupId) -> bool {
+        let (Some(policies), Some(known)) = (&self.policies, self.reconciler.known(cgroup)) else {
+            return false;
+        };
+        policies
+            .iter()
+            .any(|policy| policy.profile.is_about_pod() && selects(policy, &known.container))
     }
 
     fn is_bound(&self, cgroup: CgroupId) -> bool {

@@ -54,7 +54,7 @@ pub(super) fn lines(rule: &Rule, name: &str, features: Features) -> Result<Line,
                 "AppArmor knows user namespaces from Linux 6.7 on, with apparmor_parser 4".to_owned(),
             ));
         }
-        Object::Egress(_) | Object::Ingress(_) => {
+        Object::Egress(_) | Object::PodEgress(_) | Object::Ingress(_) => {
             return Ok(Line::Missing(
                 "AppArmor knows no addresses; use the BPF enforcer".to_owned(),
             ));

@@ -75,6 +75,7 @@ fn object(object: &Object) -> String {
         Object::Capability(set) => format!("cap {:x}", set.0),
         Object::Socket(rule) => format!("socket {:?} {:?} {:?}", rule.domains, rule.types, rule.protocols),
         Object::Egress(rule) => format!("egress {}", network(rule.network, &rule.ports)),
+        Object::PodEgress(ports) => format!("egress pod {}", network(None, ports)),
         Object::Ingress(rule) => format!("ingress {}", network(rule.network, &rule.ports)),
         Object::Ptrace(rule) => format!("ptrace {:x} {:?}", rule.access.0, rule.scope),
         Object::Mount(rule) => {

@@ -133,7 +133,6 @@ fn the_id_of_a_raw_rule_is_its_path() {
 #[test]
 fn what_only_a_cluster_knows_is_said() {
     for rule in [
-        "network: {egress: {toDestinations: [{qualifiers: [deny], ip: pod-self}]}}",
         "network: {egress: {toServices: [{qualifiers: [deny], namespace: a, name: b}]}}",
         "network: {egress: {toPods: [{qualifiers: [deny], podSelector: {}}]}}",
     ] {

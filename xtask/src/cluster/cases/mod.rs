@@ -187,6 +187,12 @@ pub(super) const ALL: &[Case] = &[
         egress::to_services,
     ),
     case(
+        "pod-self",
+        READY,
+        "a rule about the pod's own address means another address in each pod",
+        egress::pod_self,
+    ),
+    case(
         "recorded",
         READY,
         "what a workload does is recorded, becomes a model, and nothing else is allowed under it",
