@@ -25,7 +25,7 @@ use crate::https::{self, TlsWatch};
 use policies::Policies;
 use server::{State, router};
 
-pub use options::Options;
+pub use options::{FailurePolicy, Options};
 pub use server::{Hooks, Outcome, Served};
 pub use uninstall::{UninstallOptions, uninstall};
 pub(crate) use validate::transition::between;

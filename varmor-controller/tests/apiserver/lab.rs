@@ -21,6 +21,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) struct Lab {
     pub(crate) client: Client,
+    pub(crate) config: Config,
     pub(crate) reports: SocketAddr,
     controller: Vec<JoinHandle<()>>,
     apiserver: Option<Process>,
@@ -56,9 +57,10 @@ impl Lab {
         let mut config = Config::new(format!("https://127.0.0.1:{port}").parse().unwrap());
         config.accept_invalid_certs = true;
         config.auth_info.token = Some("admin-token".to_owned().into());
-        let client = Client::try_from(config).unwrap();
+        let client = Client::try_from(config.clone()).unwrap();
         let mut lab = Self {
             client,
+            config,
             reports: ([127, 0, 0, 1], 0).into(),
             controller: Vec::new(),
             apiserver: Some(apiserver),

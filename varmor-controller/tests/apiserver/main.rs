@@ -5,6 +5,7 @@
     reason = "a test, of which only the functions marked as such count for the lint"
 )]
 
+mod admission;
 mod agents;
 mod lab;
 mod policies;
@@ -46,6 +47,8 @@ async fn the_controller_keeps_its_promises_on_a_real_api_server() {
     trouble::deleted_while_the_controller_was_down(&mut lab).await;
     eprintln!("namespace deleted");
     trouble::namespace_deleted(&mut lab).await;
+    eprintln!("the webhook and its certificate");
+    admission::the_webhook_and_its_certificate(&mut lab).await;
     eprintln!("one leads");
     trouble::one_leads(&mut lab).await;
 }
