@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::{self, Write as _},
+    net::{IpAddr, SocketAddr, TcpStream},
     path::Path,
     process::ExitCode,
     sync::atomic::{AtomicU64, Ordering},
@@ -17,6 +18,9 @@ use serde_json::json;
 const THREADS: u64 = 4;
 /// Between two looks of the watch: far below what is measured.
 const LOOK: Duration = Duration::from_micros(200);
+/// Nobody listens there.
+const PORT: u16 = 9;
+const SHORT: Duration = Duration::from_secs(2);
 
 /// Nanoseconds since the machine's start; the same clock in every container.
 pub(super) fn monotonic() -> u64 {
@@ -53,6 +57,16 @@ pub(super) fn flood(path: &Path, times: u64) {
     });
     let counts = json!({ "denied": denied.into_inner(), "ms": start.elapsed().as_millis() });
     println!("{counts}");
+}
+
+/// Refused by a policy or not; what else comes of it does not matter.
+pub(super) fn connect(address: IpAddr) {
+    let outcome = TcpStream::connect_timeout(&SocketAddr::new(address, PORT), SHORT);
+    let denied = outcome.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
+    println!(
+        "{}",
+        json!({ "allowed": u8::from(!denied), "denied": u8::from(denied) })
+    );
 }
 
 pub(super) fn attack(path: &Path, seconds: u64) {

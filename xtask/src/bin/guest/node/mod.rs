@@ -1,6 +1,7 @@
 //! `node`: what a platform team expects of the agent as a service: many starts, many containers, kills, floods, and
 //! metadata that is made to end it. One JSON line per claim.
 
+mod addresses;
 mod behaviour;
 mod docker;
 mod flood;
@@ -16,7 +17,7 @@ mod starts;
 mod usage;
 mod without_bpf;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{net::IpAddr, path::PathBuf, process::ExitCode};
 
 use anyhow::Result;
 
@@ -38,6 +39,8 @@ enum Command {
     Flood { path: PathBuf, times: u64 },
     /// In a container: opens a file now and until it is killed, and counts
     Attack { path: PathBuf, seconds: u64 },
+    /// In a container: connects to an address, where nobody listens
+    Connect { address: IpAddr },
 }
 
 /// Where things are and how many of each.
@@ -91,6 +94,7 @@ enum Part {
     Many,
     Records,
     Behaviour,
+    Addresses,
     Docker,
     /// Asked for where the kernel cannot run the BPF enforcer
     WithoutBpf,
@@ -110,6 +114,10 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
             inside::attack(path, *seconds);
             Ok(ExitCode::SUCCESS)
         }
+        Command::Connect { address } => {
+            inside::connect(*address);
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 
@@ -118,7 +126,7 @@ type Run = fn(&Scale, &mut lab::Claims) -> Result<()>;
 fn run(scale: &Scale) -> Result<ExitCode> {
     containers::import(&scale.image)?;
     let mut claims = lab::Claims::new("agent");
-    let parts: [(Part, Run); 11] = [
+    let parts: [(Part, Run); 12] = [
         (Part::Starts, starts::run),
         (Part::Kills, kills::run),
         (Part::Hostile, hostile::run),
@@ -127,6 +135,7 @@ fn run(scale: &Scale) -> Result<ExitCode> {
         (Part::Many, many::run),
         (Part::Records, records::run),
         (Part::Behaviour, behaviour::run),
+        (Part::Addresses, addresses::run),
         (Part::Docker, docker::run),
         (Part::WithoutBpf, without_bpf::run),
         (Part::Resources, resources::run),
