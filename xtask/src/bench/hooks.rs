@@ -6,10 +6,11 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use super::{
     apparmor::Compiler,
+    kept::Kept,
     operations,
     protocol::{FOLDER, Line, PLAN, Plan},
     report::Report,
@@ -18,6 +19,7 @@ use super::{
 use crate::{
     build::{self, Profile},
     kernel::Series,
+    oci::sha256,
     progress, tools,
     vm::{Guest, Share},
     workspace,
@@ -47,6 +49,15 @@ pub(super) struct Args {
 pub(super) struct Programs {
     varmor: PathBuf,
     guest: PathBuf,
+}
+
+impl Programs {
+    pub(super) fn digests(&self) -> Result<Vec<String>> {
+        [&self.varmor, &self.guest]
+            .into_iter()
+            .map(|file| sha256(file))
+            .collect()
+    }
 }
 
 pub(super) fn command(args: &Args) -> Result<ExitCode> {
@@ -189,6 +200,42 @@ impl Default for Room {
 
 /// Boots a guest and lets it carry the plan out.
 pub(super) fn measure_with(kernel: Series, plan: &Plan, programs: &Programs, room: &Room) -> Result<Report> {
+    let (report, failure) = boot(kernel, plan, programs, room, None)?;
+    match failure {
+        None => Ok(report),
+        Some(failure) => Err(failure.context(format!("guest {kernel}"))),
+    }
+}
+
+/// As [`measure_with`], unless an earlier run has kept this boot. A guest that dies leaves what it has measured, and a
+/// problem in the report.
+pub(super) fn measure_kept(
+    kernel: Series,
+    plan: &Plan,
+    programs: &Programs,
+    room: &Room,
+    mut kept: Kept,
+) -> Result<Report> {
+    if let Some(report) = kept.report(kernel)? {
+        eprintln!("[bench {kernel}: measured before]");
+        return Ok(report);
+    }
+    kept.begin()?;
+    let (mut report, failure) = boot(kernel, plan, programs, room, Some(kept))?;
+    if let Some(failure) = failure {
+        report.broken_off(&format!("{failure:#}"));
+    }
+    Ok(report)
+}
+
+/// What a guest has measured, and why that is not everything.
+fn boot(
+    kernel: Series,
+    plan: &Plan,
+    programs: &Programs,
+    room: &Room,
+    mut kept: Option<Kept>,
+) -> Result<(Report, Option<anyhow::Error>)> {
     let scratch = workspace::Scratch::new(&format!("bench-{kernel}"))?;
     let compiler = Compiler::new(kernel, &programs.guest, scratch.path())?;
     let mut shares =
@@ -211,6 +258,7 @@ pub(super) fn measure_with(kernel: Series, plan: &Plan, programs: &Programs, roo
     }
     let mut report = Report::new(kernel);
     let mut text = Vec::new();
+    let mut written = Ok(());
     let outcome = progress::timed(&format!("guest {kernel} that counts instructions"), || {
         guest.run(&mut |bytes| {
             text.extend_from_slice(bytes);
@@ -218,6 +266,9 @@ pub(super) fn measure_with(kernel: Series, plan: &Plan, programs: &Programs, roo
                 let line: Vec<u8> = text.drain(..=end).collect();
                 match serde_json::from_slice::<Line>(&line) {
                     Ok(line) => {
+                        if let (Some(kept), Ok(())) = (&mut kept, &written) {
+                            written = kept.add(&line);
+                        }
                         if let Some(system) = report.take(line) {
                             eprintln!("[bench {kernel}: measured under {system}]");
                         }
@@ -226,15 +277,26 @@ pub(super) fn measure_with(kernel: Series, plan: &Plan, programs: &Programs, roo
                 }
             }
         })
-    })?;
-    if outcome.code != 0 {
-        let rest = String::from_utf8_lossy(&text).into_owned();
-        bail!(
-            "guest {kernel}: the measurement ended with exit code {}: {rest}",
-            outcome.code
-        );
+    });
+    written?;
+    let failure = match outcome {
+        Ok(outcome) => {
+            report.release.clone_from(&outcome.release);
+            let rest = String::from_utf8_lossy(&text);
+            (outcome.code != 0)
+                .then(|| anyhow!("the measurement ended with exit code {}: {rest}", outcome.code))
+        }
+        Err(error) => Some(error),
+    };
+    if failure.is_some() && report.check().is_ok() {
+        return Ok((report, failure));
     }
-    report.release.clone_from(&outcome.release);
+    failure
+        .map_or(Ok(()), Err)
+        .with_context(|| format!("guest {kernel}"))?;
     report.check().with_context(|| format!("guest {kernel}"))?;
-    Ok(report)
+    if let Some(kept) = &mut kept {
+        kept.end(&report.release)?;
+    }
+    Ok((report, None))
 }

@@ -6,6 +6,7 @@ mod compare;
 mod comparison;
 mod gate;
 mod hooks;
+mod kept;
 pub(crate) mod load;
 mod operations;
 mod page;

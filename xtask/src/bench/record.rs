@@ -8,14 +8,18 @@ use std::{
     time::SystemTime,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::stats::{Backend, Estimate, Verdict};
+use super::{
+    kept::Kept,
+    stats::{Backend, Estimate, Verdict},
+};
 use crate::{process, workspace};
 
 pub(super) const SUMMARY: &str = "summary.json";
+const RUN: &str = "run.json";
 
 /// The numbers of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -62,6 +66,42 @@ pub(super) struct Sample {
     pub(super) value: f64,
 }
 
+/// What makes two runs the same: their boots can stand in one table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Run {
+    pub(super) preset: String,
+    pub(super) scale: String,
+    /// Empty = those of the preset.
+    pub(super) kernel: String,
+    pub(super) boots: u32,
+    pub(super) suites: Vec<String>,
+    /// Digests of the programs that are measured and that measure.
+    pub(super) programs: Vec<String>,
+}
+
+impl Run {
+    /// The first thing in which another run is not this one.
+    fn difference(&self, other: &Self) -> Option<String> {
+        let differs = |name: &str, begun: &str, now: &str| {
+            (begun != now).then(|| format!("{name} is {begun} there and {now} now"))
+        };
+        differs("the preset", &self.preset, &other.preset)
+            .or_else(|| differs("the scale", &self.scale, &other.scale))
+            .or_else(|| differs("the kernel", &self.kernel, &other.kernel))
+            .or_else(|| {
+                differs(
+                    "the number of boots",
+                    &self.boots.to_string(),
+                    &other.boots.to_string(),
+                )
+            })
+            .or_else(|| differs("the suites", &self.suites.join(","), &other.suites.join(",")))
+            .or_else(|| {
+                (self.programs != other.programs).then(|| "the programs are not those of that run".to_owned())
+            })
+    }
+}
+
 impl Summary {
     pub(super) fn read(folder: &Path) -> Result<Self> {
         let file = folder.join(SUMMARY);
@@ -80,6 +120,32 @@ impl Folder {
             .join(format!("{}-{preset}", utc(SystemTime::now())));
         workspace::make_dir(&path.join("tables"))?;
         Ok(Self(path))
+    }
+
+    /// That of a run which can be continued: a new one, or that of `resumed` if it is of the same run.
+    pub(super) fn of(run: &Run, resumed: Option<&Path>) -> Result<Self> {
+        let Some(path) = resumed else {
+            let folder = Self::new(&run.preset)?;
+            workspace::write_file(&folder.0.join(RUN), serde_json::to_string_pretty(run)? + "\n")?;
+            return Ok(folder);
+        };
+        let file = path.join(RUN);
+        let text = fs::read(&file).with_context(|| format!("read {}", file.display()))?;
+        let begun: Run =
+            serde_json::from_slice(&text).with_context(|| format!("understand {}", file.display()))?;
+        if let Some(difference) = begun.difference(run) {
+            bail!(
+                "{}: {difference}; begin a new run, or ask for the same",
+                file.display()
+            );
+        }
+        workspace::make_dir(&path.join("tables"))?;
+        Ok(Self(path.to_owned()))
+    }
+
+    /// What is kept of one boot.
+    pub(super) fn boot(&self, name: &str) -> Kept {
+        Kept::new(&self.0, name)
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -170,7 +236,7 @@ pub(super) mod tests {
         time::{Duration, UNIX_EPOCH},
     };
 
-    use super::{Backend, Cell, Estimate, Summary, Verdict, field, utc};
+    use super::{Backend, Cell, Estimate, Run, Summary, Verdict, field, utc};
 
     /// A run of one workload under a policy of 8 rules, and without one.
     pub(in crate::bench) fn summary(overhead: f64) -> Summary {
@@ -218,6 +284,32 @@ pub(super) mod tests {
             text.contains("\"tcg-icount\"") && text.contains("\"slower\""),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_run_is_not_continued_as_another_one() {
+        let run = Run {
+            preset: "seed-pts".to_owned(),
+            scale: "std".to_owned(),
+            kernel: String::new(),
+            boots: 5,
+            suites: Vec::new(),
+            programs: vec!["a".to_owned()],
+        };
+        assert_eq!(run.difference(&run), None);
+        let fewer = Run {
+            boots: 3,
+            ..run.clone()
+        };
+        assert_eq!(
+            run.difference(&fewer).as_deref(),
+            Some("the number of boots is 5 there and 3 now")
+        );
+        let newer = Run {
+            programs: vec!["b".to_owned()],
+            ..run.clone()
+        };
+        assert!(run.difference(&newer).is_some());
     }
 
     #[test]

@@ -120,6 +120,11 @@ impl Report {
         None
     }
 
+    /// The guest died; what it had measured is here.
+    pub(super) fn broken_off(&mut self, why: &str) {
+        self.problems.push(why.to_owned());
+    }
+
     pub(super) fn check(&self) -> Result<()> {
         let measured = |(system, _): &&(String, String)| system == NOTHING;
         ensure!(

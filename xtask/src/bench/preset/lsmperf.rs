@@ -12,8 +12,9 @@ use super::{Scale, Settings, cells::compared};
 use crate::{
     bench::{
         hooks::{self, Room},
+        kept::Kept,
         protocol::{Plan, Work},
-        record::{Cell, Folder, Sample, Summary, field},
+        record::{Cell, Sample, Summary, field},
         report::Report,
         stats::{Backend, log_ratio, median},
         systems::{self, NOTHING},
@@ -21,6 +22,7 @@ use crate::{
     kernel::Series,
 };
 
+const PRESET: &str = "seed-lsmperf";
 const SUITE: &str = "lsm-perf";
 const OPERATION: &str = "eventfd";
 /// Writes in one run; the original has a million, and so the value is scaled to as many.
@@ -98,7 +100,7 @@ pub(super) fn run(settings: &Settings) -> Result<ExitCode> {
         .map_or(Series::ALL.to_vec(), |kernel| vec![kernel]);
     let (rounds, runs) = size(settings.scale);
     let rounds = settings.boots.unwrap_or(rounds);
-    let folder = Folder::new("seed-lsmperf")?;
+    let folder = settings.folder(PRESET, rounds, &[])?;
     let mut all = Vec::new();
     for number in 0..rounds {
         eprintln!("Starting round {number}");
@@ -114,7 +116,8 @@ pub(super) fn run(settings: &Settings) -> Result<ExitCode> {
                 let repeated = configuration.name == NOLSM;
                 for again in [false, true].into_iter().filter(|again| repeated || !again) {
                     let salt = if again { number + rounds } else { number };
-                    let report = boot(settings, *kernel, lsm, salt, runs)?;
+                    let kept = folder.boot(&format!("{kernel}-{}-{salt}", configuration.name));
+                    let report = boot(settings, *kernel, lsm, salt, runs, kept)?;
                     let round = Round {
                         kernel: *kernel,
                         configuration: configuration.name,
@@ -150,7 +153,7 @@ pub(super) fn run(settings: &Settings) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn boot(settings: &Settings, kernel: Series, lsm: &str, salt: u32, runs: u32) -> Result<Report> {
+fn boot(settings: &Settings, kernel: Series, lsm: &str, salt: u32, runs: u32, kept: Kept) -> Result<Report> {
     let plan = Plan {
         systems: vec![systems::nothing(NOTHING)],
         operations: vec![Work {
@@ -166,7 +169,7 @@ fn boot(settings: &Settings, kernel: Series, lsm: &str, salt: u32, runs: u32) ->
         lsm: Some(lsm.to_owned()),
         ..Room::default()
     };
-    hooks::measure_with(kernel, &plan, &settings.programs, &room)
+    hooks::measure_kept(kernel, &plan, &settings.programs, &room, kept)
 }
 
 /// From instructions of one write to microseconds of a million.
@@ -231,7 +234,7 @@ fn summary(settings: &Settings, kernels: &[Series], all: &[Round]) -> Summary {
         }
     }
     Summary {
-        preset: "seed-lsmperf".to_owned(),
+        preset: PRESET.to_owned(),
         scale: settings.scale.name().to_owned(),
         backend: Backend::TcgIcount,
         unit: UNIT.to_owned(),

@@ -9,10 +9,13 @@ mod unixbench;
 
 use std::{path::PathBuf, process::ExitCode};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::ValueEnum;
 
-use super::hooks::{self, Programs};
+use super::{
+    hooks::{self, Programs},
+    record::{Folder, Run},
+};
 use crate::{kernel::Series, tools};
 
 #[derive(clap::Args)]
@@ -30,6 +33,9 @@ pub(super) struct Args {
     /// Only these suites of seed-pts [default: all]
     #[arg(long)]
     suite: Vec<pts::Name>,
+    /// Go on with a run that was broken off: its folder below target/bench. Boots that came to their end are not repeated
+    #[arg(long, value_name = "DIR")]
+    resume: Option<PathBuf>,
     /// Take `varmor` and `varmor-guest` from this folder instead of building them
     #[arg(long, value_name = "DIR")]
     programs: Option<PathBuf>,
@@ -72,6 +78,25 @@ struct Settings {
     boots: Option<u32>,
     kernel: Option<Series>,
     programs: Programs,
+    resume: Option<PathBuf>,
+}
+
+impl Settings {
+    /// The folder of a run of so many boots, new or resumed.
+    fn folder(&self, preset: &str, boots: u32, suites: &[&str]) -> Result<Folder> {
+        let run = Run {
+            preset: preset.to_owned(),
+            scale: self.scale.name().to_owned(),
+            kernel: self
+                .kernel
+                .map(|kernel| kernel.name().to_owned())
+                .unwrap_or_default(),
+            boots,
+            suites: suites.iter().map(|suite| (*suite).to_owned()).collect(),
+            programs: self.programs.digests()?,
+        };
+        Folder::of(&run, self.resume.as_deref())
+    }
 }
 
 pub(super) fn command(args: &Args) -> Result<ExitCode> {
@@ -81,7 +106,11 @@ pub(super) fn command(args: &Args) -> Result<ExitCode> {
         boots: args.boots,
         kernel: args.kernel,
         programs: hooks::programs(args.programs.as_deref())?,
+        resume: args.resume.clone(),
     };
+    if args.resume.is_some() && matches!(args.preset, Preset::Smoke | Preset::SeedResources) {
+        bail!("--resume: this preset has no boots to go on with; begin a new run");
+    }
     match args.preset {
         Preset::SeedPts => pts::run(&settings, &args.suite),
         Preset::SeedUnixbench => unixbench::run(&settings),

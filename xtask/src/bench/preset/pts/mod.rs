@@ -83,7 +83,8 @@ pub(super) fn run(settings: &Settings, only: &[Name]) -> Result<ExitCode> {
     } else {
         only.iter().map(|name| name.suite()).collect()
     };
-    let folder = Folder::new(PRESET)?;
+    let names: Vec<&str> = chosen.iter().map(|suite| suite.name).collect();
+    let folder = settings.folder(PRESET, boots, &names)?;
     let conditions = conditions();
     let mut summary = Summary {
         preset: PRESET.to_owned(),
@@ -104,7 +105,7 @@ pub(super) fn run(settings: &Settings, only: &[Name]) -> Result<ExitCode> {
             None => ready.add(suite),
         }
     }
-    let (reports, failure) = ready.boot(settings, kernel, boots);
+    let (reports, failure) = ready.boot(settings, &folder, kernel, boots);
     for report in &reports {
         summary
             .kernels
@@ -180,7 +181,13 @@ impl Ready {
     }
 
     /// Every boot, and why there are not all of them.
-    fn boot(&mut self, settings: &Settings, kernel: Series, boots: u32) -> (Vec<Report>, Option<String>) {
+    fn boot(
+        &mut self,
+        settings: &Settings,
+        folder: &Folder,
+        kernel: Series,
+        boots: u32,
+    ) -> (Vec<Report>, Option<String>) {
         let mut reports = Vec::new();
         if self.suites.is_empty() {
             return (reports, None);
@@ -192,11 +199,13 @@ impl Ready {
             for salt in 0..boots {
                 eprintln!("[{PRESET} {kernel}: boot {} of {boots}]", salt + 1);
                 let plan = plan(&self.suites, settings.scale, salt);
-                reports.push(hooks::measure_with(
+                let kept = folder.boot(&format!("{kernel}-{salt}"));
+                reports.push(hooks::measure_kept(
                     kernel,
                     &plan,
                     &settings.programs,
                     &self.room,
+                    kept,
                 )?);
             }
             Ok(())

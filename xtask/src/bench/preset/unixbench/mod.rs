@@ -14,9 +14,9 @@ use super::{
 };
 use crate::{
     bench::{
-        hooks,
+        hooks::{self, Room},
         protocol::{Plan, System},
-        record::{Cell, Folder, Summary},
+        record::{Cell, Summary},
         report::Report,
         stats::Backend,
         systems::{self, NOTHING, NOTHING_AGAIN},
@@ -24,6 +24,7 @@ use crate::{
     kernel::Series,
 };
 
+const PRESET: &str = "seed-unixbench";
 const SUITE: &str = "unixbench";
 const UNIT: &str = "guest instructions per unit of work";
 /// What an index is called among the workloads.
@@ -54,7 +55,7 @@ pub(super) fn run(settings: &Settings) -> Result<ExitCode> {
         Scale::Smoke => 1,
         Scale::Std => 7,
     });
-    let folder = Folder::new("seed-unixbench")?;
+    let folder = settings.folder(PRESET, boots, &[])?;
     let conditions = conditions();
     let mut reports = Vec::new();
     for salt in 0..boots {
@@ -70,10 +71,17 @@ pub(super) fn run(settings: &Settings) -> Result<ExitCode> {
             count_hooks: false,
             salt,
         };
-        reports.push(hooks::measure(kernel, &plan, &settings.programs)?);
+        let kept = folder.boot(&format!("{kernel}-{salt}"));
+        reports.push(hooks::measure_kept(
+            kernel,
+            &plan,
+            &settings.programs,
+            &Room::default(),
+            kept,
+        )?);
     }
     let summary = Summary {
-        preset: "seed-unixbench".to_owned(),
+        preset: PRESET.to_owned(),
         scale: settings.scale.name().to_owned(),
         backend: Backend::TcgIcount,
         unit: UNIT.to_owned(),
