@@ -42,6 +42,8 @@ enum Command {
     Features,
     /// Says that it runs and waits until its input ends
     Wait,
+    /// Sends commands to a Redis server on this machine
+    RedisClient(programs::redis::client::Args),
     /// Returns counters until its input ends
     Echo,
 }
@@ -52,6 +54,7 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
         Command::Measure(args) => measure::measure(args)?,
         Command::Launch(args) => launch::launch(args)?,
         Command::Features => print!("{}", features::text(Path::new(features::FOLDER))?),
+        Command::RedisClient(args) => programs::redis::client::run(args)?,
         Command::Echo => ubench::echo()?,
         Command::Wait => {
             println!();

@@ -5,7 +5,7 @@
 mod apache;
 mod gimp;
 mod idle;
-mod redis;
+pub(super) mod redis;
 mod server;
 mod sysbench;
 
