@@ -2,6 +2,7 @@
 
 mod cells;
 mod lsmperf;
+mod programs;
 mod pts;
 mod resources;
 mod smoke;

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use super::{
-    anchors, conditions,
-    suites::{Sense, Suite},
+use super::{anchors, conditions};
+use crate::bench::{
+    preset::programs::suite::{Sense, Suite},
+    record::{Summary, field},
 };
-use crate::bench::record::{Summary, field};
 
 const MODES: [&str; 3] = ["AlwaysAllow", "RuntimeDefault", "Enhance"];
 

@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
-use super::{
-    anchors, conditions,
-    suites::{Column, Sense, Suite},
-};
+use super::{anchors, conditions};
 use crate::bench::{
-    preset::Scale,
+    preset::{
+        Scale,
+        programs::suite::{Column, Sense, Suite},
+    },
     record::{Cell, Summary, field},
 };
 
@@ -182,7 +182,10 @@ pub(super) mod tests {
     use super::{Scale, Table, conditions};
     use crate::bench::{
         preset::cells::tests::{cell, one_boot},
-        preset::pts::suites::{self, Suite},
+        preset::{
+            programs::{UNIT, suite::Suite},
+            pts::suites,
+        },
         record::Summary,
     };
 
@@ -197,7 +200,7 @@ pub(super) mod tests {
                     .map(|condition| cell(names, condition, overhead)),
             );
         }
-        one_boot("seed-pts", super::super::UNIT, cells)
+        one_boot("seed-pts", UNIT, cells)
     }
 
     #[test]

@@ -1,0 +1,197 @@
+//! Presets that run programs of a distribution, each with a known amount of work, under several systems.
+//!
+//! All suites share a guest, with their programs in its memory; the block is a boot, and all systems run in each.
+
+mod packages;
+pub(super) mod suite;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::Result;
+use serde_json::json;
+
+use self::suite::Suite;
+use super::{
+    Scale, Settings,
+    cells::{self, Condition, SEED},
+};
+use crate::{
+    bench::{
+        hooks::{self, Room},
+        protocol::Plan,
+        record::{Folder, Summary},
+        report::Report,
+        stats::Backend,
+        systems::{self, NOTHING_AGAIN},
+    },
+    kernel::Series,
+    test,
+};
+
+pub(super) const UNIT: &str = "guest instructions per unit of work";
+/// Of one boot; the emulated programs take their time.
+const TIMEOUT: Duration = Duration::from_hours(4);
+
+/// What is measured.
+pub(super) struct Programs {
+    pub(super) preset: &'static str,
+    /// The first one is what the others are compared with.
+    pub(super) conditions: Vec<Condition>,
+    pub(super) suites: Vec<&'static Suite>,
+    /// Somebody asked for these suites: also for those whose numbers are not to be believed yet.
+    pub(super) named: bool,
+}
+
+/// What came of it; samples and summary are in the folder.
+pub(super) struct Measured {
+    pub(super) folder: Folder,
+    pub(super) kernel: Series,
+    pub(super) summary: Summary,
+    pub(super) problems: Vec<String>,
+}
+
+impl Programs {
+    pub(super) fn measure(&self, settings: &Settings) -> Result<Measured> {
+        let kernel = settings.kernel.unwrap_or(Series::V6_1);
+        let boots = settings.boots.unwrap_or(match settings.scale {
+            Scale::Smoke => 1,
+            Scale::Std => 5,
+        });
+        let names: Vec<&str> = self.suites.iter().map(|suite| suite.name).collect();
+        let folder = settings.folder(self.preset, boots, &names)?;
+        let mut summary = Summary {
+            preset: self.preset.to_owned(),
+            scale: settings.scale.name().to_owned(),
+            backend: Backend::TcgIcount,
+            unit: UNIT.to_owned(),
+            kernels: [].into(),
+            cells: Vec::new(),
+        };
+        let mut samples = Vec::new();
+        let mut problems = Vec::new();
+        let mut ready = Ready::default();
+        for suite in &self.suites {
+            match self.left_out(suite) {
+                Some(reason) => {
+                    ready.missing.insert(suite.name, reason.to_owned());
+                }
+                None => ready.add(suite),
+            }
+        }
+        let (reports, failure) = ready.boot(self, settings, &folder, kernel, boots);
+        for report in &reports {
+            summary
+                .kernels
+                .insert(kernel.name().to_owned(), report.release.clone());
+            problems.extend(report.problems().iter().cloned());
+        }
+        problems.extend(failure.clone());
+        for suite in &self.suites {
+            let workloads = suite.workloads(settings.scale);
+            let mut cells = cells::cells(suite.name, &reports, &workloads, &self.conditions);
+            let missing = ready.missing.get(suite.name);
+            if let Some(reason) = missing.or(failure.as_ref()) {
+                let reason = reason.replace(['\n', '|'], " ");
+                for cell in cells.iter_mut().filter(|cell| cell.value.is_none()) {
+                    cell.reason = Some(reason.clone());
+                }
+            }
+            let failed = missing.filter(|_| self.left_out(suite).is_none());
+            problems.extend(failed.map(|reason| format!("{}: {reason}", suite.name)));
+            summary.cells.extend(cells);
+            samples.extend(cells::samples(suite.name, &reports, &workloads, &self.conditions));
+        }
+        folder.summary(&summary)?;
+        folder.samples(&summary, &samples)?;
+        let about = json!({
+            "boots": boots,
+            "salts": (0..boots).collect::<Vec<_>>(),
+            "bootstrap_seed": SEED,
+            "packages": ready.versions,
+        });
+        folder.meta(&summary, &about)?;
+        Ok(Measured {
+            folder,
+            kernel,
+            summary,
+            problems,
+        })
+    }
+
+    /// Why a suite that nobody has named is not run.
+    fn left_out(&self, suite: &Suite) -> Option<&'static str> {
+        suite.unproven.filter(|_| !self.named)
+    }
+
+    /// Every system, and the first one once more at the end.
+    pub(super) fn plan(&self, suites: &[&Suite], scale: Scale, salt: u32) -> Plan {
+        let systems = self.conditions.iter().map(|condition| condition.system.clone());
+        Plan {
+            systems: systems.chain([systems::nothing(NOTHING_AGAIN)]).collect(),
+            operations: suites.iter().flat_map(|suite| suite.work(scale)).collect(),
+            count_hooks: false,
+            salt,
+        }
+    }
+}
+
+/// Suites whose programs are there, in one guest: to load the policies takes longer than most suites.
+#[derive(Default)]
+struct Ready {
+    suites: Vec<&'static Suite>,
+    room: Room,
+    /// Packages with their versions.
+    versions: Vec<String>,
+    /// Suites without programs, and why.
+    missing: BTreeMap<&'static str, String>,
+}
+
+impl Ready {
+    fn add(&mut self, suite: &'static Suite) {
+        match packages::shares(suite.packages) {
+            Ok((shares, versions)) => {
+                self.room.shares.extend(shares);
+                self.room.memory = self.room.memory.max(suite.memory);
+                self.versions.extend(versions);
+                self.suites.push(suite);
+            }
+            Err(error) => {
+                self.missing.insert(suite.name, format!("{error:#}"));
+            }
+        }
+    }
+
+    /// Every boot, and why there are not all of them.
+    fn boot(
+        &mut self,
+        run: &Programs,
+        settings: &Settings,
+        folder: &Folder,
+        kernel: Series,
+        boots: u32,
+    ) -> (Vec<Report>, Option<String>) {
+        let mut reports = Vec::new();
+        if self.suites.is_empty() {
+            return (reports, None);
+        }
+        self.room.timeout = TIMEOUT;
+        // The parser's libraries are this machine's, and never older than those of the programs.
+        let outcome = test::parser().and_then(|parser| {
+            self.room.shares.extend(parser);
+            for salt in 0..boots {
+                eprintln!("[{} {kernel}: boot {} of {boots}]", run.preset, salt + 1);
+                let plan = run.plan(&self.suites, settings.scale, salt);
+                let kept = folder.boot(&format!("{kernel}-{salt}"));
+                reports.push(hooks::measure_kept(
+                    kernel,
+                    &plan,
+                    &settings.programs,
+                    &self.room,
+                    kept,
+                )?);
+            }
+            Ok(())
+        });
+        (reports, outcome.err().map(|error| format!("{error:#}")))
+    }
+}
