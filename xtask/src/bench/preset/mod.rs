@@ -1,6 +1,7 @@
 //! `bench preset`: one command per table of the documents that varmor is compared with.
 
 mod cells;
+mod grsec;
 mod lsmperf;
 mod programs;
 mod pts;
@@ -50,6 +51,8 @@ pub(super) enum Preset {
     SeedUnixbench,
     /// The eventfd workload of lsm-perf over kernels and sets of security modules
     SeedLsmperf,
+    /// stress-ng, ab and fio under nothing and under two modes of BPF, beside the numbers of a hardened kernel
+    SeedGrsec,
     /// What controller and agent need for one policy that protects 12,800 pods on 400 nodes
     SeedResources,
     /// A few operations under a few systems: whether all of it works
@@ -116,6 +119,7 @@ pub(super) fn command(args: &Args) -> Result<ExitCode> {
         Preset::SeedPts => pts::run(&settings, &args.suite),
         Preset::SeedUnixbench => unixbench::run(&settings),
         Preset::SeedLsmperf => lsmperf::run(&settings),
+        Preset::SeedGrsec => grsec::run(&settings),
         Preset::SeedResources => resources::run(&settings),
         Preset::Smoke => smoke::run(&settings),
     }

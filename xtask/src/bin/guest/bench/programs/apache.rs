@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::{Load, output, server::Server, words};
 
-const PORT: u16 = 8088;
+pub(super) const PORT: u16 = 8088;
 /// Of the page.
 const BYTES: usize = 4096;
 /// About as many requests as a guest answers in a second of its clock.
@@ -44,20 +44,24 @@ pub(super) struct Apache {
 impl Apache {
     /// The number of requests only tells how long wrk runs.
     pub(super) fn start(connections: u32, amount: u32, folder: &str) -> Result<Self> {
-        let pages = format!("{folder}/pages");
-        fs::create_dir_all(&pages)?;
-        fs::write(format!("{pages}/test.html"), page()).context("write the page")?;
-        fs::write(format!("{folder}/mime.types"), "text/html html\n")?;
-        let settings = format!("{folder}/httpd.conf");
-        fs::write(&settings, configuration(folder)).with_context(|| format!("write {settings}"))?;
-        let arguments = words(&format!("-f {settings} -D FOREGROUND"));
-        let server = Server::start("/usr/sbin/apache2", &arguments, PORT, folder)?;
         Ok(Self {
-            _server: server,
+            _server: serve(folder)?,
             connections,
             seconds: amount.div_ceil(PER_SECOND),
         })
     }
+}
+
+/// The server with its one page, `test.html`.
+pub(super) fn serve(folder: &str) -> Result<Server> {
+    let pages = format!("{folder}/pages");
+    fs::create_dir_all(&pages)?;
+    fs::write(format!("{pages}/test.html"), page()).context("write the page")?;
+    fs::write(format!("{folder}/mime.types"), "text/html html\n")?;
+    let settings = format!("{folder}/httpd.conf");
+    fs::write(&settings, configuration(folder)).with_context(|| format!("write {settings}"))?;
+    let arguments = words(&format!("-f {settings} -D FOREGROUND"));
+    Server::start("/usr/sbin/apache2", &arguments, PORT, folder)
 }
 
 impl Load for Apache {

@@ -2,11 +2,14 @@
 //!
 //! A server and its client are both started by the measuring process, so that both are under the system that is measured.
 
+mod ab;
 mod apache;
+mod fio;
 mod gimp;
 mod idle;
 pub(super) mod redis;
 mod server;
+mod stress;
 mod sysbench;
 
 use std::{
@@ -66,6 +69,9 @@ fn prepare(name: &str, amount: u32, folder: &str) -> Result<Box<dyn Load>> {
         }
         ["apache", connections] => Box::new(apache::Apache::start(connections.parse()?, amount, folder)?),
         ["gimp", test] => Box::new(gimp::Gimp::start(test, amount, folder)?),
+        ["stress", kind] => Box::new(stress::start(kind, amount, folder)?),
+        ["ab", connections] => Box::new(ab::Bench::start(connections.parse()?, amount, folder)?),
+        ["fio"] => Box::new(fio::start(amount, folder)?),
         ["sysbench", "cpu"] => Box::new(sysbench::cpu(amount)),
         ["sysbench", "memory"] => Box::new(sysbench::memory(amount)),
         _ => bail!("no program {name}"),
