@@ -9,7 +9,7 @@ pub(super) const STRESS: Suite = Suite {
     packages: &["stress-ng"],
     memory: 1536,
     columns: &[
-        column("stress-cpu", "CPU", 40, 400),
+        column("stress-cpu", "CPU", 400, 4_000),
         column("stress-io", "I/O", 2_000, 20_000),
     ],
     runs: (1, 5),

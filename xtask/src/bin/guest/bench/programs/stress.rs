@@ -18,9 +18,8 @@ pub(super) fn start(kind: &str, amount: u32, folder: &str) -> Result<Stress> {
         bail!("no stressor {kind}");
     }
     let report = format!("{folder}/report.yaml");
-    let arguments = format!(
-        "--{kind} 1 --{kind}-ops {amount} --temp-path {folder} --metrics-brief --yaml {report} --quiet"
-    );
+    let arguments =
+        format!("--{kind} 1 --{kind}-ops {amount} --temp-path {folder} --metrics-brief --yaml {report}");
     Ok(Stress {
         arguments: words(&arguments),
         report,
