@@ -14,6 +14,10 @@ use super::super::{
 pub(super) const IMAGE: &str = "varmor/demo:1";
 /// For everything that a node does: its processor is emulated, and others use this machine too.
 pub(super) const PATIENCE: Duration = Duration::from_mins(3);
+/// Of a command whose answer got lost.
+const ATTEMPTS: usize = 5;
+/// What `kubectl exec` says when the stream to a busy node broke: whether the command ran is not known.
+const BROKEN: [&str; 2] = ["Internal error occurred: Internal error", "error dialing backend"];
 
 /// The cluster, as a case sees it.
 pub(crate) struct Session {
@@ -113,6 +117,12 @@ impl Session {
     /// Runs a command in a pod or workload (`deployment/web`); its failure is an answer.
     pub(super) fn exec(&self, namespace: &str, what: &str, command: &[&str]) -> Result<Said> {
         let arguments = [&["exec", "--namespace", namespace, what, "--"], command].concat();
+        for _ in 1..ATTEMPTS {
+            let said = self.kubectl.run(&arguments)?;
+            if said.success || !BROKEN.iter().any(|words| said.all().contains(words)) {
+                return Ok(said);
+            }
+        }
         self.kubectl.run(&arguments)
     }
 
