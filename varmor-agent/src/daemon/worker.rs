@@ -29,7 +29,7 @@ use crate::containers::{Container, Listing, Requests};
 use crate::enforcer::{CgroupId, Resident};
 use crate::events::{Recorder, wake_on};
 use crate::memory;
-use crate::observe::{Observations, Progress};
+use crate::observe::Observations;
 use crate::reconcile::{Reconciler, Stores};
 use crate::source::{FileState, PolicyObject, Source};
 
@@ -285,7 +285,7 @@ impl Worker {
         let now = SystemTime::now();
         self.observations.follow(policies, &mut *self.enforcer, now);
         for policy in policies {
-            if self.observations.progress(&policy.profile.name) == Some(Progress::Completed) {
+            if self.observations.is_over(&policy.profile.name) {
                 policy.profile = policy.profile.without_rules();
             }
         }
@@ -294,9 +294,10 @@ impl Worker {
 
     /// The profile that is in force for a policy of the catalog once everything is applied.
     fn enforced<'p>(&self, policy: &'p PolicyObject) -> Cow<'p, Profile> {
-        match self.observations.progress(&policy.profile.name) {
-            Some(Progress::Completed) => Cow::Owned(policy.profile.without_rules()),
-            _ => Cow::Borrowed(&policy.profile),
+        if self.observations.is_over(&policy.profile.name) {
+            Cow::Owned(policy.profile.without_rules())
+        } else {
+            Cow::Borrowed(&policy.profile)
         }
     }
 

@@ -119,7 +119,13 @@ impl Observations {
             .then_some(Progress::Completed)
     }
 
-    /// The same for people.
+    /// The recording is over: until its policy is another one, it refuses nothing.
+    #[must_use]
+    pub fn is_over(&self, profile: &str) -> bool {
+        self.progress(profile) == Some(Progress::Completed)
+    }
+
+    /// What [`Self::progress`] says, for people.
     #[must_use]
     pub fn described(&self, profile: &str) -> Option<String> {
         if let Some(observation) = self.running.get(profile) {
