@@ -106,6 +106,11 @@ impl Worker {
                 Some(wake_on(own).context("watch the event ring")?)
             }
         };
+        let view = Arc::clone(&outlets.view);
+        enforcer.set_pulse(Arc::new(move || {
+            view.beat();
+            notify::send("WATCHDOG=1");
+        }));
         let starts = gate::open(&mut *enforcer, options.without_agent)?;
         Ok(Self {
             enforcer,

@@ -16,7 +16,7 @@ use std::os::fd::BorrowedFd;
 
 pub use absent::Absent;
 pub use error::EnforcerError;
-pub use resident::{Resident, WithoutAgent};
+pub use resident::{Pulse, Resident, WithoutAgent};
 use serde::{Deserialize, Serialize};
 pub use store::{ProfileStore, Stored};
 use varmor_common::abi::{EVENT_ANCESTORS, RawEvent};

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use varmor_common::abi::Waiting;
 
@@ -18,12 +19,18 @@ pub enum WithoutAgent {
     Run,
 }
 
+/// Called while something long goes on and is not stuck.
+pub type Pulse = Arc<dyn Fn() + Send + Sync>;
+
 /// An enforcer for the agent. One without programs in the kernel has no gate and leaves nothing behind.
 pub trait Resident: Enforcer {
     /// Why this machine has no such enforcer.
     fn unavailable(&self) -> Option<String> {
         None
     }
+
+    /// To be called after each program that is loaded: on a starved machine all of them take minutes.
+    fn set_pulse(&mut self, _pulse: Pulse) {}
 
     /// Begins to note the system calls of a loaded profile; `None` without programs in the kernel.
     fn record_calls(&self, _profile: &str) -> Result<Option<CallRecorder>, EnforcerError> {

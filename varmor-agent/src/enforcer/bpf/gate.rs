@@ -14,7 +14,7 @@ use varmor_common::abi::{
     MANAGED_FREE, MANAGED_GATE, Managed, PASSES_ONCE, SETTING_ABSENT, SETTING_ALIVE, Waiting,
 };
 
-use super::super::{CgroupId, EnforcerError, Resident, WithoutAgent};
+use super::super::{CgroupId, EnforcerError, Pulse, Resident, WithoutAgent};
 use super::BpfEnforcer;
 use super::CallRecorder;
 use super::pins::Pins;
@@ -176,6 +176,10 @@ impl SignOfLife {
 }
 
 impl Resident for BpfEnforcer {
+    fn set_pulse(&mut self, pulse: Pulse) {
+        self.object.set_pulse(pulse);
+    }
+
     fn record_calls(&self, profile: &str) -> Result<Option<CallRecorder>, EnforcerError> {
         Self::record_calls(self, profile).map(Some)
     }

@@ -5,7 +5,7 @@ use aya::{Btf as AyaBtf, Ebpf, EbpfLoader, VerifierLogLevel};
 
 use varmor_common::compile::bpf::Kernel;
 
-use super::super::EnforcerError;
+use super::super::{EnforcerError, Pulse};
 use super::patch;
 use super::pins::Pins;
 use crate::kernel::{Btf, Facts, HOOKS, Hook, Presence, probe};
@@ -27,6 +27,8 @@ pub(super) struct Object {
     facts: Facts,
     /// Those of [`HOOKS`] that this kernel has. Its types themselves are too large to be kept.
     hooks: Vec<&'static Hook>,
+    /// Somebody waits while programs are loaded.
+    pulse: Option<Pulse>,
 }
 
 impl Object {
@@ -59,7 +61,12 @@ impl Object {
             task_storage,
             facts,
             hooks,
+            pulse: None,
         })
+    }
+
+    pub(super) fn set_pulse(&mut self, pulse: Pulse) {
+        self.pulse = Some(pulse);
     }
 
     /// Labels are in a hash that outlives tasks whose end nobody sees.
@@ -145,6 +152,9 @@ impl Object {
                 continue;
             }
             pin(program, hook.name, pins)?;
+            if let Some(pulse) = &self.pulse {
+                pulse();
+            }
         }
         Ok(())
     }
