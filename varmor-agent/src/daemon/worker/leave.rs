@@ -12,6 +12,11 @@ impl Worker {
         if self.own_pod().is_none() {
             return;
         }
+        // An uninstalled chart deletes policies and ends agents within seconds: what is known of that is done first.
+        if self.source.cluster().is_some() {
+            self.scan();
+            self.reconcile();
+        }
         if self.is_idle() {
             self.take_down();
         } else {
