@@ -39,7 +39,7 @@ struct Report {
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let given = arguments.model.as_deref().map(models::read).transpose()?;
     let given = given.unwrap_or_default();
-    let reports: Vec<Report> = arguments.files.iter().map(|file| check(file, &given)).collect();
+    let reports = on_every_processor(&arguments.files, |file| check(file, &given));
     let errors = reports
         .iter()
         .flat_map(|report| &report.diagnostics)
@@ -112,8 +112,12 @@ struct Found {
     diagnostics: Vec<Diagnostic>,
 }
 
-/// Answers in the order of the items: compiling is most of the work, and policies have nothing to do with each other.
+/// Answers in the order of the items: compiling is most of the work, and policies have nothing to do with each other,
+/// whether they are in one file or in many.
 fn on_every_processor<I: Sync, O: Send>(items: &[I], work: impl Fn(&I) -> O + Sync) -> Vec<O> {
+    if items.len() <= 1 {
+        return items.iter().map(work).collect();
+    }
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let share = items.len().div_ceil(threads).max(1);
     let work = &work;

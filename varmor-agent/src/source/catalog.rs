@@ -160,6 +160,20 @@ impl Catalog {
             .map(|(name, entry)| (name.as_str(), &entry.status))
     }
 
+    /// No policy is in force, and none is written that could be.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.files
+            .values()
+            .all(|entry| entry.status.state == FileState::Removed)
+    }
+
+    /// Forgets files that were removed: the names of a cluster's objects come and go.
+    pub(super) fn forget_removed(&mut self) {
+        self.files
+            .retain(|_, entry| entry.status.state != FileState::Removed);
+    }
+
     #[must_use]
     pub fn status(&self, file: &str) -> Option<&FileStatus> {
         self.files.get(file).map(|entry| &entry.status)

@@ -86,6 +86,8 @@ impl Cluster {
             };
         }
         if let Some(objects) = listing.objects {
+            // Their removal was told after the last scan.
+            self.catalog.forget_removed();
             let texts = objects
                 .iter()
                 .map(|(name, object)| (name.clone(), Ok(object.json.to_vec())));

@@ -39,7 +39,7 @@ impl Worker {
         let has_no_policy = self
             .source
             .cluster()
-            .is_some_and(|cluster| cluster.synced().is_some() && cluster.catalog().files().next().is_none());
+            .is_some_and(|cluster| cluster.synced().is_some() && cluster.catalog().is_empty());
         has_no_policy
             && self.enforcer.profiles().is_ok_and(|profiles| profiles.is_empty())
             && self.enforcer.bindings().is_ok_and(|bindings| bindings.is_empty())

@@ -115,3 +115,19 @@ fn bad_object_leaves_the_last_good_one_and_the_others() {
     assert_eq!(status.state, FileState::Invalid);
     assert!(status.message.contains("last good version"), "{}", status.message);
 }
+
+#[test]
+fn catalog_is_empty_when_the_last_object_has_gone_and_forgets_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (sender, mut cluster) = lab(folder.path());
+    list(&sender, 7, &[("a", 1, "AlwaysAllow")]);
+    cluster.scan();
+    assert!(!cluster.catalog().is_empty());
+    list(&sender, 8, &[]);
+    assert_eq!(cluster.scan().changed, ["demo/varmor-demo-a"]);
+    assert!(cluster.catalog().is_empty());
+    let told = cluster.catalog().status("demo/varmor-demo-a");
+    assert!(told.is_some_and(|status| status.state == FileState::Removed));
+    cluster.scan();
+    assert_eq!(cluster.catalog().files().count(), 0);
+}

@@ -15,7 +15,7 @@ use crate::workspace;
 const PUBLIC_IMAGE: &str = "busybox:1.36";
 
 /// The first policy has the agents load their programs, which takes minutes on a busy emulated processor.
-const LOADED: Duration = Duration::from_mins(10);
+pub(super) const LOADED: Duration = Duration::from_mins(10);
 
 pub(super) fn folder() -> PathBuf {
     workspace::root().join("charts/varmor/examples")

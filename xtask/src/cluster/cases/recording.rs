@@ -5,8 +5,8 @@ use serde_json::json;
 
 use super::{
     super::service::until,
-    example::{Example, changed},
-    session::{PATIENCE, Session},
+    example::{Example, LOADED, changed},
+    session::Session,
 };
 
 const NAMESPACE: &str = "lab-recorded";
@@ -20,7 +20,7 @@ pub(super) fn recorded_and_enforced(session: &Session) -> Result<()> {
     session.kubectl.apply(&example.others)?;
     session.ready(NAMESPACE, "app=recorded")?;
     session.works(NAMESPACE, WORKLOAD, &["cat", "/etc/hostname"])?;
-    let profile = until("the recording is complete", PATIENCE, || {
+    let profile = until("the recording is complete", LOADED, || {
         let Some(policy) = session.object(&[POLICY, "--namespace", NAMESPACE])? else {
             bail!("there is no {POLICY}");
         };
