@@ -80,11 +80,7 @@ pub(crate) async fn the_webhook_and_its_certificate(lab: &mut Lab) {
         .await;
     // Where the owner of the cluster wants it otherwise, the controller says what the webhook could not.
     let policies = lab.policies("demo");
-    let made = Instant::now();
-    while let Err(error) = policies.create(&PostParams::default(), &wrong()).await {
-        assert!(made.elapsed() < PATIENCE, "a policy without a check: {error}");
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+    lab.create_in_time(&policies, &wrong()).await;
     let told = lab
         .until("its mistake is told", &policies, "unchecked", |one| {
             condition(one, "Created").0 == "False"

@@ -140,6 +140,15 @@ impl Lab {
         api.create(&PostParams::default(), &object).await.unwrap()
     }
 
+    /// Creates an object that the API server refuses until it has taken in what changed.
+    pub(crate) async fn create_in_time(&self, api: &Api<DynamicObject>, object: &DynamicObject) {
+        let started = Instant::now();
+        while let Err(error) = api.create(&PostParams::default(), object).await {
+            assert!(started.elapsed() < PATIENCE, "not in time: {error}");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
     pub(crate) async fn merge(&self, api: &Api<DynamicObject>, name: &str, patch: Value) -> DynamicObject {
         api.patch(name, &PatchParams::default(), &Patch::Merge(patch))
             .await

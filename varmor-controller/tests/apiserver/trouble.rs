@@ -22,15 +22,7 @@ pub(crate) async fn undecodable_object(lab: &mut Lab) {
     bad["spec"]["policy"]["enhanceProtect"] = json!({"bpfRawRules": {"network": {"egress": {"toDestinations": [
         {"qualifiers": ["deny"], "ip": "10.0.0.1", "ports": [{"port": 70000}]}]}}}});
     let bad: kube::core::DynamicObject = serde_json::from_value(bad).unwrap();
-    let mut made = policies.create(&kube::api::PostParams::default(), &bad).await;
-    for _ in 0..100 {
-        if made.is_ok() {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        made = policies.create(&kube::api::PostParams::default(), &bad).await;
-    }
-    made.unwrap();
+    lab.create_in_time(&policies, &bad).await;
     lab.create(
         &policies,
         json!({"apiVersion": "crd.varmor.org/v1beta1", "kind": "VarmorPolicy",
