@@ -13,6 +13,8 @@ pub mod analysis;
 pub mod audit;
 #[cfg(feature = "std")]
 pub mod compile;
+#[cfg(feature = "std")]
+pub mod fingerprint;
 pub mod matcher;
 #[cfg(feature = "std")]
 pub mod model;

@@ -56,7 +56,10 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
 /// How much the compiler works on the programs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Profile {
+    /// What ships.
     Release,
+    /// What the suites run: built together with the tests, so that everything is compiled once.
+    Lab,
     Debug,
 }
 
@@ -68,7 +71,16 @@ impl Profile {
     fn folder(self) -> &'static str {
         match self {
             Self::Release => "release",
+            Self::Lab => "lab",
             Self::Debug => "debug",
+        }
+    }
+
+    fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Release => &["--release"],
+            Self::Lab => &["--profile", "lab"],
+            Self::Debug => &[],
         }
     }
 }
@@ -92,14 +104,16 @@ pub(crate) fn build(profile: Profile) -> Result<Built> {
     progress.step("eBPF objects", bpf::build)?;
     let target = static_target()?;
     progress.step(&format!("programs for {target}, static"), || {
-        let names = PROGRAMS
-            .iter()
-            .flat_map(|(package, program)| ["--package", package, "--bin", program]);
-        let run = static_cargo("build-programs", target).args(names);
-        let run = if profile == Profile::Release {
-            run.arg("--release")
+        let run = static_cargo("build-programs", "build", target).args(profile.arguments());
+        let run = if profile == Profile::Lab {
+            // The selection of `test`: dependencies would have other features, and be compiled again, without the tests.
+            run.args(["--workspace", "--bins", "--tests"])
         } else {
-            run
+            run.args(
+                PROGRAMS
+                    .iter()
+                    .flat_map(|(package, program)| ["--package", package, "--bin", program]),
+            )
         };
         run.run()
     })?;
@@ -112,17 +126,24 @@ pub(crate) fn build(profile: Profile) -> Result<Built> {
 
 /// Builds an example of the agent beside the programs, with what they were built of.
 pub(crate) fn example(built: &Built, name: &str) -> Result<PathBuf> {
-    static_cargo("build-example", built.target)
+    static_cargo("build-example", "build", built.target)
         .args(["--release", "--package", "varmor-agent", "--example", name])
         .run()?;
     Ok(built.folder.join("examples").join(name))
 }
 
+/// `cargo test` over the workspace with the compilation of [`Profile::Lab`].
+pub(crate) fn test(log: &str) -> Result<Run> {
+    Ok(static_cargo(log, "test", static_target()?)
+        .args(Profile::Lab.arguments())
+        .args(["--workspace", "--no-fail-fast"]))
+}
+
 /// Builds static programs. The flag reaches the programs only, not build scripts and derive macros, because --target is
 /// given.
-fn static_cargo(log: &str, target: &str) -> Run {
+fn static_cargo(log: &str, command: &str, target: &str) -> Run {
     cargo(log)
-        .args(["build", "--target", target])
+        .args([command, "--target", target])
         .env("RUSTFLAGS", "-C target-feature=+crt-static")
 }
 

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use crate::{
-    build::{self, Profile},
+    build::{self, Built, Profile},
     image,
     kernel::Series,
     progress::{self, Progress},
@@ -31,7 +31,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn command(args: &Args) -> Result<ExitCode> {
-    let result = run(args.kernel)?;
+    let result = run(args.kernel, Profile::Release)?;
     println!(
         "report: {}",
         workspace::target().join("demo/report.json").display()
@@ -52,14 +52,14 @@ pub(crate) struct Demo {
 }
 
 /// Builds, boots, attacks, and writes `target/demo/report.json`.
-pub(crate) fn run(series: Series) -> Result<Demo> {
+pub(crate) fn run(series: Series, profile: Profile) -> Result<Demo> {
     let folder = workspace::target().join("demo");
     workspace::make_dir(&folder)?;
     let mut progress = Progress::new("demo", 4);
     progress.step("set-up", || {
         tools::need(tools::GUEST).and_then(|()| tools::need(tools::CONTAINER_GUEST))
     })?;
-    let built = progress.step("build", || build::build(Profile::Release))?;
+    let built = progress.step("build", || build::build(profile))?;
     let guest_program = built.program("varmor-guest");
     let archive = folder.join("image.tar");
     progress.step("container image", || image::write(&archive, &guest_program))?;
@@ -118,8 +118,8 @@ pub(crate) fn run(series: Series) -> Result<Demo> {
 }
 
 /// A guest of the suite `agent`: the demo's container and policy, without the demo's report.
-pub(crate) fn survive_guest(series: Series) -> Result<Guest> {
-    let mut guest = agent_guest(series, &["survive", "--policies", "/etc/varmor/policies"])?;
+pub(crate) fn survive_guest(built: &Built, series: Series) -> Result<Guest> {
+    let mut guest = agent_guest(built, series, &["survive", "--policies", "/etc/varmor/policies"])?;
     // Programs come and go all the time; the guest was once seen to stand still.
     guest.serial = true;
     guest.shares.push(Share::new(
@@ -130,7 +130,7 @@ pub(crate) fn survive_guest(series: Series) -> Result<Guest> {
 }
 
 /// The guest of the suite `node`: the agent as a service, in its full size on request.
-pub(crate) fn node_guest(series: Series, full: bool) -> Result<Guest> {
+pub(crate) fn node_guest(built: &Built, series: Series, full: bool) -> Result<Guest> {
     let full_size = [
         "--starts",
         "1000",
@@ -144,7 +144,7 @@ pub(crate) fn node_guest(series: Series, full: bool) -> Result<Guest> {
         "100",
     ];
     let size = if full { &full_size[..] } else { &[] };
-    let mut guest = agent_guest(series, &[&["node", "run"], size].concat())?;
+    let mut guest = agent_guest(built, series, &[&["node", "run"], size].concat())?;
     guest.serial = true;
     guest.timeout = Duration::from_mins(45);
     if full {
@@ -156,17 +156,24 @@ pub(crate) fn node_guest(series: Series, full: bool) -> Result<Guest> {
 }
 
 /// The agent on a kernel that was not told to start `bpf`, as most are not.
-pub(crate) fn without_bpf_guest(series: Series) -> Result<Guest> {
+pub(crate) fn without_bpf_guest(built: &Built, series: Series) -> Result<Guest> {
     let parts = ["node", "run", "--only", "without-bpf", "--only", "records"];
-    let mut guest = agent_guest(series, &parts)?;
+    let mut guest = agent_guest(built, series, &parts)?;
+    guest.serial = true;
     WITHOUT_BPF.clone_into(&mut guest.lsm);
     Ok(guest)
 }
 
 /// A guest that says what an agent needs for one policy of this enforcer and so many containers.
-pub(crate) fn resources_guest(series: Series, enforcer: &str, containers: u32) -> Result<Guest> {
+pub(crate) fn resources_guest(
+    built: &Built,
+    series: Series,
+    enforcer: &str,
+    containers: u32,
+) -> Result<Guest> {
     let containers = containers.to_string();
     let mut guest = agent_guest(
+        built,
         series,
         &[
             "node",
@@ -187,10 +194,9 @@ pub(crate) fn resources_guest(series: Series, enforcer: &str, containers: u32) -
 }
 
 /// A guest with containerd that runs this command of the guest's program with an image and an agent.
-fn agent_guest(series: Series, command: &[&str]) -> Result<Guest> {
+fn agent_guest(built: &Built, series: Series, command: &[&str]) -> Result<Guest> {
     let folder = workspace::target().join("demo");
     workspace::make_dir(&folder)?;
-    let built = build::build(Profile::Release)?;
     let guest_program = built.program("varmor-guest");
     let archive = folder.join("image.tar");
     image::write(&archive, &guest_program)?;

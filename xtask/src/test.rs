@@ -1,8 +1,10 @@
 //! `test`: all suites, each part with its counts, one closing line.
 
+mod lanes;
+
 use std::{
     collections::BTreeSet,
-    fs,
+    fmt, fs,
     ops::AddAssign,
     path::Path,
     process::ExitCode,
@@ -18,7 +20,8 @@ use crate::{
     build::{self, Profile},
     cluster, demo, image,
     kernel::Series,
-    nginx, process, progress, tools,
+    process::{self, Run},
+    progress, tools,
     vm::{Guest, Share},
     workspace,
 };
@@ -78,6 +81,28 @@ struct Counts {
     skipped: u64,
 }
 
+impl Counts {
+    /// Something could not run at all.
+    fn failure(name: &str, error: &anyhow::Error) -> Self {
+        println!("FAILED: {name}: {error:#}");
+        Self {
+            failed: 1,
+            ..Self::default()
+        }
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            passed,
+            failed,
+            skipped,
+        } = self;
+        write!(f, "{passed} passed, {failed} failed, {skipped} skipped")
+    }
+}
+
 impl AddAssign for Counts {
     fn add_assign(&mut self, other: Self) {
         self.passed += other.passed;
@@ -105,64 +130,19 @@ pub(crate) fn command(args: &Args) -> ExitCode {
     } else {
         args.suite.iter().copied().collect()
     };
-    let kernels = if args.kernel.is_empty() {
-        Series::ALL.to_vec()
-    } else {
-        args.kernel.clone()
-    };
+    // What is compiled first serves all that follows; what needs the whole machine comes last.
+    let (alone, together): (Vec<Suite>, Vec<Suite>) =
+        chosen.iter().partition(|suite| !lanes::SUITES.contains(suite));
+    let (first, last): (Vec<Suite>, Vec<Suite>) = alone.into_iter().partition(|suite| suite.compiles());
     let mut total = Counts::default();
-    for (number, suite) in chosen.iter().enumerate() {
-        let name = suite
-            .to_possible_value()
-            .map(|value| value.get_name().to_owned())
-            .unwrap_or_default();
-        let start = Instant::now();
-        eprintln!("[test {}/{}: {name}]", number + 1, chosen.len());
-        let counts = match suite {
-            Suite::Unit => unit(),
-            Suite::Matcher => matcher(),
-            Suite::Guest => guests(&kernels),
-            Suite::AppArmor if args.kernel.is_empty() => apparmor(&[Series::V6_1, Series::V6_12]),
-            Suite::AppArmor => apparmor(&kernels),
-            Suite::Agree if args.kernel.is_empty() => agree(&[Series::V6_12]),
-            Suite::Agree => agree(&kernels),
-            Suite::Rules if args.kernel.is_empty() => rules(&[Series::V6_1]),
-            Suite::Rules => rules(&kernels),
-            Suite::Model if args.kernel.is_empty() => model(&[Series::V6_12]),
-            Suite::Model => model(&kernels),
-            Suite::Cost => cost(),
-            // Short of a request for others, one kernel: the programs' life depends little on it.
-            Suite::Life if args.kernel.is_empty() => life(&[Series::V6_1], args.full),
-            Suite::Life => life(&kernels, args.full),
-            Suite::Agent => agent(),
-            Suite::Node => node(args.full),
-            Suite::Demo => demo_suite(),
-            Suite::ApiServer => api_server(),
-            Suite::Cluster => cluster_suite(),
-        };
-        // A suite that cannot run is a failure, and the others still run.
-        let counts = counts.unwrap_or_else(|error| {
-            println!("FAILED: {name}: {error:#}");
-            Counts {
-                failed: 1,
-                ..Counts::default()
-            }
-        });
-        let Counts {
-            passed,
-            failed,
-            skipped,
-        } = counts;
-        println!(
-            "{name}: {passed} passed, {failed} failed, {skipped} skipped in {}",
-            progress::seconds(start.elapsed())
-        );
-        total += counts;
+    for suite in first {
+        total += run(suite, || suite.alone(&args.kernel));
     }
-    println!(
-        "{} passed, {} failed, {} skipped",
-        total.passed, total.failed, total.skipped
-    );
+    total += lanes::run(&together, &args.kernel, args.full);
+    for suite in last {
+        total += run(suite, || suite.alone(&args.kernel));
+    }
+    println!("{total}");
     if total.failed == 0 {
         ExitCode::SUCCESS
     } else {
@@ -170,32 +150,66 @@ pub(crate) fn command(args: &Args) -> ExitCode {
     }
 }
 
+impl Suite {
+    fn name(self) -> String {
+        self.to_possible_value()
+            .map(|value| value.get_name().to_owned())
+            .unwrap_or_default()
+    }
+
+    fn compiles(self) -> bool {
+        matches!(self, Self::Unit | Self::Matcher)
+    }
+
+    /// Runs a suite that has the machine for itself.
+    fn alone(self, kernels: &[Series]) -> Result<Counts> {
+        match self {
+            Self::Unit => unit(),
+            Self::Matcher => matcher(),
+            Self::Rules if kernels.is_empty() => rules(&[Series::V6_1]),
+            Self::Rules => rules(kernels),
+            Self::Demo => demo_suite(),
+            Self::ApiServer => api_server(),
+            Self::Cluster => cluster_suite(),
+            Self::Guest
+            | Self::AppArmor
+            | Self::Agree
+            | Self::Model
+            | Self::Cost
+            | Self::Life
+            | Self::Agent
+            | Self::Node => bail!("this suite is run beside others"),
+        }
+    }
+}
+
+/// Runs a suite and prints its counts. One that cannot run is a failure, and the others still run.
+fn run(suite: Suite, body: impl FnOnce() -> Result<Counts>) -> Counts {
+    let start = Instant::now();
+    let name = suite.name();
+    eprintln!("[test: {name}]");
+    let counts = body().unwrap_or_else(|error| Counts::failure(&name, &error));
+    println!("{name}: {counts} in {}", progress::seconds(start.elapsed()));
+    counts
+}
+
+/// What the suite `matcher` runs, by parts of the tests' names.
+const OF_THE_MATCHER: [&str; 2] = ["matcher", "differential"];
+
 fn unit() -> Result<Counts> {
     tools::need(tools::PROGRAMS)?;
     progress::timed("eBPF objects", bpf::build)?;
-    let mut counts = cargo_test(
-        "test-workspace",
-        &["--workspace", "--exclude", "varmor-common"],
-        &[],
-        &[],
-    )?;
-    counts += cargo_test(
-        "test-common",
-        &["--package", "varmor-common"],
-        &["--skip", "matcher", "--skip", "differential"],
-        &[],
-    )?;
-    Ok(counts)
+    let others = OF_THE_MATCHER.iter().flat_map(|name| ["--skip", name]);
+    cargo_test("test-unit", build::test("test-unit")?.arg("--").args(others))
 }
 
-/// Optimised: a hundred thousand generated cases.
+/// A hundred thousand generated cases.
 fn matcher() -> Result<Counts> {
     tools::need(tools::PROGRAMS)?;
+    progress::timed("eBPF objects", bpf::build)?;
     cargo_test(
         "test-matcher",
-        &["--package", "varmor-common", "--release"],
-        &["matcher", "differential"],
-        &[],
+        build::test("test-matcher")?.arg("--").args(OF_THE_MATCHER),
     )
 }
 
@@ -203,29 +217,16 @@ fn matcher() -> Result<Counts> {
 fn api_server() -> Result<Counts> {
     tools::need(tools::PROGRAMS)?;
     let (kubernetes, etcd) = cluster::api_server()?;
-    cargo_test(
-        "test-apiserver",
-        &["--package", "varmor-controller", "--test", "apiserver"],
-        &["--ignored"],
-        &[("VARMOR_KUBE_BIN", &kubernetes), ("VARMOR_ETCD", &etcd)],
-    )
+    let run = build::cargo("test-apiserver")
+        .args(["test", "--package", "varmor-controller", "--test", "apiserver"])
+        .args(["--", "--ignored"])
+        .env("VARMOR_KUBE_BIN", &kubernetes)
+        .env("VARMOR_ETCD", &etcd);
+    cargo_test("test-apiserver", run)
 }
 
-fn cargo_test(
-    log: &str,
-    selection: &[&str],
-    names: &[&str],
-    environment: &[(&str, &Path)],
-) -> Result<Counts> {
-    progress::timed(&format!("cargo test {}", selection.join(" ")), || {
-        let run = build::cargo(log)
-            .args(["test", "--no-fail-fast"])
-            .args(selection)
-            .arg("--")
-            .args(names);
-        let run = environment
-            .iter()
-            .fold(run, |run, (name, value)| run.env(name, value));
+fn cargo_test(name: &str, run: Run) -> Result<Counts> {
+    progress::timed(name, || {
         let file = run.log();
         let good = run.status()?;
         let text = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
@@ -271,44 +272,6 @@ struct Line {
     detail: String,
 }
 
-/// Both halves run whatever the first one says.
-const SUITES: &str = "/varmor-guest suite; first=$?; /varmor-guest enforce; exit $((first | $?))";
-
-fn guests(kernels: &[Series]) -> Result<Counts> {
-    on_each(kernels, &["/bin/sh", "-c", SUITES], Duration::from_mins(25))
-}
-
-fn life(kernels: &[Series], full: bool) -> Result<Counts> {
-    const SHORT: &[&str] = &["/varmor-guest", "life"];
-    const FULL: &[&str] = &[
-        "/varmor-guest",
-        "life",
-        "--updates",
-        "10000",
-        "--containers",
-        "1000",
-        "--profiles",
-        "50",
-    ];
-    if full {
-        on_each(kernels, FULL, Duration::from_mins(90))
-    } else {
-        on_each(kernels, SHORT, Duration::from_mins(20))
-    }
-}
-
-fn apparmor(kernels: &[Series]) -> Result<Counts> {
-    let command = ["/varmor-guest", "apparmor"];
-    on_each_with(kernels, &command, Duration::from_mins(30), &parser()?)
-}
-
-fn model(kernels: &[Series]) -> Result<Counts> {
-    let mut shares = nginx::shares()?;
-    shares.extend(parser()?);
-    let command = ["/varmor-guest", "model"];
-    on_each_with(kernels, &command, Duration::from_mins(30), &shares)
-}
-
 /// What a guest needs to load `AppArmor` profiles.
 pub(crate) fn parser() -> Result<Vec<Share>> {
     tools::need(tools::APPARMOR)?;
@@ -326,13 +289,9 @@ pub(crate) fn parser() -> Result<Vec<Share>> {
     Ok(shares)
 }
 
-fn agree(kernels: &[Series]) -> Result<Counts> {
-    on_each(kernels, &["/varmor-guest", "agree"], Duration::from_hours(1))
-}
-
 fn rules(kernels: &[Series]) -> Result<Counts> {
     tools::need(tools::CONTAINER_GUEST)?;
-    let built = build::build(Profile::Release)?;
+    let built = build::build(Profile::Lab)?;
     let folder = workspace::target().join("rules");
     workspace::make_dir(&folder)?;
     let archive = folder.join("image.tar");
@@ -350,51 +309,6 @@ fn rules(kernels: &[Series]) -> Result<Counts> {
         counts += progress::timed(&format!("guest {series} with containers"), || guest_suite(&guest))?;
     }
     Ok(counts)
-}
-
-/// Runs the command in a guest with each of the kernels.
-fn on_each(kernels: &[Series], command: &[&str], timeout: Duration) -> Result<Counts> {
-    on_each_with(kernels, command, timeout, &[])
-}
-
-/// The same, with more files in the guests.
-fn on_each_with(kernels: &[Series], command: &[&str], timeout: Duration, more: &[Share]) -> Result<Counts> {
-    tools::need(tools::GUEST)?;
-    let built = build::build(Profile::Release)?;
-    let run = |series: Series| {
-        let mut guest = Guest::new(series, command.iter().copied());
-        guest.timeout = timeout;
-        guest.shares = ["varmor-guest", "varmor-intruder", "varmor-agent", "varmor"]
-            .map(|name| Share::new(built.program(name), format!("/{name}")))
-            .to_vec();
-        guest.shares.push(Share::new(bpf::objects(), "/bpf"));
-        guest.shares.extend_from_slice(more);
-        progress::timed(&format!("guest {series}"), || guest_suite(&guest)).unwrap_or_else(|error| {
-            println!("FAILED: {error:#}");
-            Counts {
-                failed: 1,
-                ..Counts::default()
-            }
-        })
-    };
-    // An emulated guest of this kind keeps one processor busy: two of them run at a time.
-    let mut total = Counts::default();
-    for pair in kernels.chunks(2) {
-        let counts = std::thread::scope(|scope| {
-            let running: Vec<_> = pair.iter().map(|series| scope.spawn(|| run(*series))).collect();
-            let ended = running.into_iter().map(|guest| {
-                guest.join().unwrap_or(Counts {
-                    failed: 1,
-                    ..Counts::default()
-                })
-            });
-            ended.collect::<Vec<_>>()
-        });
-        for counts in counts {
-            total += counts;
-        }
-    }
-    Ok(total)
 }
 
 fn guest_suite(guest: &Guest) -> Result<Counts> {
@@ -453,36 +367,6 @@ fn guest_counts(text: &str, place: &str) -> Counts {
     counts
 }
 
-fn cost() -> Result<Counts> {
-    tools::need(tools::GUEST)?;
-    let built = build::build(Profile::Release)?;
-    let mut guest = Guest::new(Series::V6_1, ["/varmor-guest", "cost"]);
-    guest.icount = true;
-    guest.smp = 1;
-    guest.timeout = Duration::from_mins(25);
-    guest.shares = ["varmor-guest", "varmor"]
-        .map(|name| Share::new(built.program(name), format!("/{name}")))
-        .to_vec();
-    progress::timed("guest that counts instructions", || guest_suite(&guest))
-}
-
-fn node(full: bool) -> Result<Counts> {
-    tools::need(tools::GUEST)?;
-    tools::need(tools::CONTAINER_GUEST)?;
-    let guest = demo::node_guest(Series::V6_1, full)?;
-    progress::timed("guest with an agent as a service", || guest_suite(&guest))
-}
-
-fn agent() -> Result<Counts> {
-    tools::need(tools::GUEST)?;
-    tools::need(tools::CONTAINER_GUEST)?;
-    let guest = demo::survive_guest(Series::V6_1)?;
-    let mut counts = progress::timed("guest with containers", || guest_suite(&guest))?;
-    let guest = demo::without_bpf_guest(Series::V6_1)?;
-    counts += progress::timed("guest without BPF LSM", || guest_suite(&guest))?;
-    Ok(counts)
-}
-
 fn cluster_suite() -> Result<Counts> {
     let (passed, failed) = cluster::suite()?;
     Ok(Counts {
@@ -493,7 +377,7 @@ fn cluster_suite() -> Result<Counts> {
 }
 
 fn demo_suite() -> Result<Counts> {
-    let result = demo::run(Series::V6_1)?;
+    let result = demo::run(Series::V6_1, Profile::Lab)?;
     let mut counts = Counts::default();
     for (name, good) in &result.attempts {
         if *good {

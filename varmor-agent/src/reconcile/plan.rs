@@ -83,17 +83,15 @@ pub fn desired(
             .filter(|policy| selects(policy, container))
             .filter_map(|policy| policy.profile.part_for(Enforcers::BPF))
             .collect();
-        let Some(mut profile) = Profile::merge(&selecting) else {
-            desired.containers.insert(cgroup);
-            continue;
+        let profile = match Profile::merge(&selecting) {
+            Some(profile) if profile.is_about_pod() => match addresses(container) {
+                Some(addresses) => Some(profile.for_pod(&addresses)),
+                None => continue,
+            },
+            profile => profile,
         };
-        if profile.is_about_pod() {
-            let Some(addresses) = addresses(container) else {
-                continue;
-            };
-            profile = profile.for_pod(&addresses);
-        }
         desired.containers.insert(cgroup);
+        let Some(profile) = profile else { continue };
         let adoption = if container.started {
             Adoption::Running
         } else {

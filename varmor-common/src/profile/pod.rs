@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use super::destination::single;
 use super::{EgressRule, Object, Profile, Rule};
+use crate::fingerprint::fnv1a;
 
 impl Profile {
     /// Has rules that need the addresses of the pod; without them they match nothing.
@@ -41,14 +42,10 @@ fn label(addresses: &[IpAddr]) -> String {
     };
     let mut label = first.to_string();
     if !others.is_empty() {
-        // FNV-1a, 64 bits (its authors' constants).
-        let hash = others
+        let text = others
             .iter()
-            .flat_map(|address| address.to_string().into_bytes().into_iter().chain([b' ']))
-            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-            });
-        let _ = write!(label, "~{hash:016x}");
+            .flat_map(|address| address.to_string().into_bytes().into_iter().chain([b' ']));
+        let _ = write!(label, "~{:016x}", fnv1a(text));
     }
     label
 }

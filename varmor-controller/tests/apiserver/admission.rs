@@ -1,30 +1,24 @@
 //! The webhooks as the API server meets them: registered, with a certificate that has ended, and gone.
 
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use kube::Client;
-use kube::api::PostParams;
+use kube::api::{Api, PostParams};
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use varmor_controller::admission::{FailurePolicy, Hooks, Options, Place, start};
 use varmor_controller::certificate::{Names, issue, pair_secret};
 
-use super::lab::{Lab, condition, core, named, object};
+use super::lab::{Lab, PATIENCE, condition, core, free_port, named, object};
 
 const NAMESPACE: &str = "varmor";
 /// Longer than a certificate is valid.
 const LONG_AGO: Duration = Duration::from_hours(24 * 800);
-const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) async fn the_webhook_and_its_certificate(lab: &mut Lab) {
-    let port = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let port = free_port();
     let webhook = serve(lab, port);
     refused(lab, "disallow-umount`", "a policy with a mistake is refused").await;
 
@@ -48,14 +42,10 @@ pub(crate) async fn the_webhook_and_its_certificate(lab: &mut Lab) {
         one["data"]["tls.crt"] != bad
     })
     .await;
-    let registrations = lab.api(
-        &named(
-            "admissionregistration.k8s.io",
-            "v1",
-            "ValidatingWebhookConfiguration",
-            "validatingwebhookconfigurations",
-        ),
-        None,
+    let registrations = registrations_of(
+        lab,
+        "ValidatingWebhookConfiguration",
+        "validatingwebhookconfigurations",
     );
     let authority = json!(secrets.get(&secret).await.unwrap())["data"]["ca.crt"].clone();
     let registration = "varmor-policy-validating-webhook-cfg";
@@ -91,21 +81,19 @@ pub(crate) async fn the_webhook_and_its_certificate(lab: &mut Lab) {
     assert!(message.contains("disallow-umount`"), "{message}");
     lab.delete(&policies, "unchecked").await;
 
-    for (kind, plural, name) in [
-        (
-            "ValidatingWebhookConfiguration",
-            "validatingwebhookconfigurations",
-            registration,
-        ),
-        (
-            "MutatingWebhookConfiguration",
-            "mutatingwebhookconfigurations",
-            "varmor-resource-mutating-webhook-cfg",
-        ),
-    ] {
-        let kind = named("admissionregistration.k8s.io", "v1", kind, plural);
-        lab.delete(&lab.api(&kind, None), name).await;
-    }
+    lab.delete(&registrations, registration).await;
+    let mutating = registrations_of(
+        lab,
+        "MutatingWebhookConfiguration",
+        "mutatingwebhookconfigurations",
+    );
+    lab.delete(&mutating, "varmor-resource-mutating-webhook-cfg")
+        .await;
+}
+
+/// The registrations of webhooks of one kind.
+fn registrations_of(lab: &Lab, kind: &str, plural: &str) -> Api<DynamicObject> {
+    lab.api(&named("admissionregistration.k8s.io", "v1", kind, plural), None)
 }
 
 /// In a runtime of its own: only its end closes the connections that the API server has.

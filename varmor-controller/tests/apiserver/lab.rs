@@ -17,7 +17,7 @@ use varmor_controller::metrics::Metrics;
 use varmor_controller::{https, report, run};
 
 /// On a machine that does a lot else.
-const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) struct Lab {
     pub(crate) client: Client,
@@ -270,7 +270,7 @@ pub(crate) fn condition<'o>(object: &'o Value, kind: &str) -> (&'o str, &'o str,
     (text("status"), text("reason"), text("message"))
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use super::{
     apparmor::Compiler,
-    kept::Kept,
+    kept::{Boot, Kept},
     operations,
     protocol::{FOLDER, Line, PLAN, Plan},
     report::Report,
@@ -214,14 +214,13 @@ pub(super) fn measure_kept(
     plan: &Plan,
     programs: &Programs,
     room: &Room,
-    mut kept: Kept,
+    kept: &Kept,
 ) -> Result<Report> {
     if let Some(report) = kept.report(kernel)? {
         eprintln!("[bench {kernel}: measured before]");
         return Ok(report);
     }
-    kept.begin()?;
-    let (mut report, failure) = boot(kernel, plan, programs, room, Some(kept))?;
+    let (mut report, failure) = boot(kernel, plan, programs, room, Some(kept.begin()?))?;
     if let Some(failure) = failure {
         report.broken_off(&format!("{failure:#}"));
     }
@@ -234,7 +233,7 @@ fn boot(
     plan: &Plan,
     programs: &Programs,
     room: &Room,
-    mut kept: Option<Kept>,
+    mut boot_file: Option<Boot>,
 ) -> Result<(Report, Option<anyhow::Error>)> {
     let scratch = workspace::Scratch::new(&format!("bench-{kernel}"))?;
     let compiler = Compiler::new(kernel, &programs.guest, scratch.path())?;
@@ -266,8 +265,8 @@ fn boot(
                 let line: Vec<u8> = text.drain(..=end).collect();
                 match serde_json::from_slice::<Line>(&line) {
                     Ok(line) => {
-                        if let (Some(kept), Ok(())) = (&mut kept, &written) {
-                            written = kept.add(&line);
+                        if let (Some(boot), Ok(())) = (&mut boot_file, &written) {
+                            written = boot.add(&line);
                         }
                         if let Some(system) = report.take(line) {
                             eprintln!("[bench {kernel}: measured under {system}]");
@@ -288,15 +287,16 @@ fn boot(
         }
         Err(error) => Some(error),
     };
-    if failure.is_some() && report.check().is_ok() {
-        return Ok((report, failure));
+    let measured = report.check().with_context(|| format!("guest {kernel}"));
+    if let Some(failure) = failure {
+        return match measured {
+            Ok(()) => Ok((report, Some(failure))),
+            Err(_) => Err(failure.context(format!("guest {kernel}"))),
+        };
     }
-    failure
-        .map_or(Ok(()), Err)
-        .with_context(|| format!("guest {kernel}"))?;
-    report.check().with_context(|| format!("guest {kernel}"))?;
-    if let Some(kept) = &mut kept {
-        kept.end(&report.release)?;
+    measured?;
+    if let Some(boot) = &mut boot_file {
+        boot.end(&report.release)?;
     }
     Ok((report, None))
 }

@@ -15,7 +15,12 @@ use crate::{kernel::Series, workspace};
 /// The file of one boot: the lines of its guest, and behind them what says that it came to its end.
 pub(super) struct Kept {
     path: PathBuf,
-    file: Option<File>,
+}
+
+/// The file of a boot that is going on.
+pub(super) struct Boot {
+    path: PathBuf,
+    file: File,
 }
 
 /// The last line of a boot that came to its end.
@@ -29,7 +34,6 @@ impl Kept {
     pub(super) fn new(folder: &Path, boot: &str) -> Self {
         Self {
             path: folder.join("boots").join(format!("{boot}.jsonl")),
-            file: None,
         }
     }
 
@@ -57,15 +61,19 @@ impl Kept {
     }
 
     /// Begins the boot anew.
-    pub(super) fn begin(&mut self) -> Result<()> {
+    pub(super) fn begin(&self) -> Result<Boot> {
         if let Some(folder) = self.path.parent() {
             workspace::make_dir(folder)?;
         }
         let file = File::create(&self.path).with_context(|| format!("create {}", self.path.display()))?;
-        self.file = Some(file);
-        Ok(())
+        Ok(Boot {
+            path: self.path.clone(),
+            file,
+        })
     }
+}
 
+impl Boot {
     pub(super) fn add(&mut self, line: &Line) -> Result<()> {
         self.write(line)
     }
@@ -76,9 +84,9 @@ impl Kept {
     }
 
     fn write(&mut self, line: &impl Serialize) -> Result<()> {
-        let Some(file) = &mut self.file else { return Ok(()) };
         let text = serde_json::to_string(line)? + "\n";
-        file.write_all(text.as_bytes())
+        self.file
+            .write_all(text.as_bytes())
             .with_context(|| format!("write {}", self.path.display()))
     }
 }
@@ -102,16 +110,14 @@ mod tests {
         let scratch = workspace::Scratch::new("kept").unwrap();
         let kept = || Kept::new(scratch.path(), "6.1-0");
         assert!(kept().report(Series::V6_1).unwrap().is_none());
-        let mut first = kept();
-        first.begin().unwrap();
+        let mut first = kept().begin().unwrap();
         first.add(&line()).unwrap();
         assert!(kept().report(Series::V6_1).unwrap().is_none());
         first.end("6.1.0-x").unwrap();
         let report = kept().report(Series::V6_1).unwrap().unwrap();
         assert_eq!(report.release, "6.1.0-x");
         assert_eq!(report.values(NOTHING, "fork"), [100.0; 3]);
-        let mut again = kept();
-        again.begin().unwrap();
+        let _again = kept().begin().unwrap();
         assert!(kept().report(Series::V6_1).unwrap().is_none());
     }
 }

@@ -10,6 +10,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use varmor_common::abi::ABI_VERSION;
+use varmor_common::fingerprint::fnv1a;
 
 const COMPLETE: &str = "complete";
 const FOLDERS: [&str; 3] = ["maps", "programs", "links"];
@@ -24,10 +25,8 @@ pub(super) struct Pins {
 impl Pins {
     /// The pins of this agent's own kernel object.
     pub(super) fn of_object(root: &Path, object: &[u8]) -> Self {
-        // FNV-1a: a name for equal bytes, not a defence; who can write to the BPF filesystem is root already.
-        let digest = object.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-        });
+        // Who can write to the BPF filesystem is root already.
+        let digest = fnv1a(object.iter().copied());
         Self {
             root: root.to_owned(),
             build: format!("abi{ABI_VERSION}-{digest:016x}"),

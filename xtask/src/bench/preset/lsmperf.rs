@@ -117,7 +117,7 @@ pub(super) fn run(settings: &Settings) -> Result<ExitCode> {
                 for again in [false, true].into_iter().filter(|again| repeated || !again) {
                     let salt = if again { number + rounds } else { number };
                     let kept = folder.boot(&format!("{kernel}-{}-{salt}", configuration.name));
-                    let report = boot(settings, *kernel, lsm, salt, runs, kept)?;
+                    let report = boot(settings, *kernel, lsm, salt, runs, &kept)?;
                     let round = Round {
                         kernel: *kernel,
                         configuration: configuration.name,
@@ -153,7 +153,7 @@ pub(super) fn run(settings: &Settings) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn boot(settings: &Settings, kernel: Series, lsm: &str, salt: u32, runs: u32, kept: Kept) -> Result<Report> {
+fn boot(settings: &Settings, kernel: Series, lsm: &str, salt: u32, runs: u32, kept: &Kept) -> Result<Report> {
     let plan = Plan {
         systems: vec![systems::nothing(NOTHING)],
         operations: vec![Work {

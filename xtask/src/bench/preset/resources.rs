@@ -15,6 +15,7 @@ use crate::{
         record::{Cell, Folder, Summary, field},
         stats::Backend,
     },
+    build::{self, Profile},
     cluster, demo,
     kernel::Series,
     progress,
@@ -140,7 +141,7 @@ pub(super) fn run(settings: &Settings) -> Result<ExitCode> {
 
 /// What an agent takes under one policy of this enforcer, and the guest's `uname -r`.
 fn agent(kernel: Series, enforcer: &str) -> Result<(Value, String)> {
-    let guest = demo::resources_guest(kernel, enforcer, PODS_PER_NODE)?;
+    let guest = demo::resources_guest(&build::build(Profile::Release)?, kernel, enforcer, PODS_PER_NODE)?;
     progress::timed(&format!("an agent with {enforcer}"), || asked(&guest))
 }
 

@@ -4,12 +4,13 @@ use std::fmt::Write;
 
 use super::suites;
 use crate::bench::{
-    preset::{Scale, programs::suite::Suite},
+    preset::{
+        Scale,
+        programs::suite::{Suite, rate, time},
+    },
     record::{Cell, Summary, field},
 };
 
-/// Instructions that count as a second.
-const BILLION: f64 = 1e9;
 /// What ab transfers for a request: the page and the head of the answer.
 const KIB_OF_REQUEST: f64 = 4.3;
 
@@ -42,16 +43,12 @@ const fn measured(operation: &'static str, number: fn(f64, f64) -> f64, unit: &'
     }
 }
 
-const fn rate(per_unit: f64, _: f64) -> f64 {
-    BILLION / per_unit
-}
-
-const fn time(per_unit: f64, units: f64) -> f64 {
-    per_unit * units / BILLION
+const fn each(per_unit: f64, _: f64) -> f64 {
+    rate(per_unit)
 }
 
 const fn transferred(per_unit: f64, _: f64) -> f64 {
-    KIB_OF_REQUEST * BILLION / per_unit
+    KIB_OF_REQUEST * rate(per_unit)
 }
 
 const fn itself(per_unit: f64, _: f64) -> f64 {
@@ -62,13 +59,13 @@ const ROWS: [Row; 15] = [
     row(
         "stress-ng",
         "CPU",
-        Ok(measured("stress-cpu", rate, PER_SECOND)),
+        Ok(measured("stress-cpu", each, PER_SECOND)),
         ["", "", "~3%"],
     ),
     row(
         "stress-ng",
         "I/O",
-        Ok(measured("stress-io", rate, PER_SECOND)),
+        Ok(measured("stress-io", each, PER_SECOND)),
         ["", "", "~28"],
     ),
     row(
@@ -86,7 +83,7 @@ const ROWS: [Row; 15] = [
     row(
         "ab",
         "Req/s",
-        Ok(measured("ab-100", rate, PER_SECOND)),
+        Ok(measured("ab-100", each, PER_SECOND)),
         ["", "", "~4%"],
     ),
     row(
@@ -265,16 +262,9 @@ fn cells(summary: &Summary, scale: Scale, row: &Row, template: &str) -> Values {
         return missing(reasons.into_iter().flatten().next().unwrap_or("not measured"));
     };
     let percent = |overhead: f64| format!("{:+.3}", 100.0 * overhead.exp_m1());
-    let impact = match &hardened.estimate {
-        Some(found) if hardened.verdict.is_some() => {
-            [percent(found.overhead), percent(found.low), percent(found.high)]
-        }
-        _ => [
-            percent((per_unit(hardened) / per_unit(debian)).ln()),
-            String::new(),
-            String::new(),
-        ],
-    };
+    let impact = hardened.estimate.as_ref().map_or_else(Default::default, |found| {
+        [found.overhead, found.low, found.high].map(percent)
+    });
     Values {
         debian: format!("{before:.2}"),
         hardened: format!("{after:.2}"),
@@ -285,10 +275,6 @@ fn cells(summary: &Summary, scale: Scale, row: &Row, template: &str) -> Values {
             .map(|verdict| verdict.to_string())
             .unwrap_or_default(),
     }
-}
-
-fn per_unit(cell: &Cell) -> f64 {
-    cell.value.unwrap_or(f64::NAN)
 }
 
 #[cfg(test)]

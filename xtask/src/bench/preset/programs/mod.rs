@@ -181,13 +181,12 @@ impl Ready {
             for salt in 0..boots {
                 eprintln!("[{} {kernel}: boot {} of {boots}]", run.preset, salt + 1);
                 let plan = run.plan(&self.suites, settings.scale, salt);
-                let kept = folder.boot(&format!("{kernel}-{salt}"));
                 reports.push(hooks::measure_kept(
                     kernel,
                     &plan,
                     &settings.programs,
                     &self.room,
-                    kept,
+                    &folder.boot(&format!("{kernel}-{salt}")),
                 )?);
             }
             Ok(())

@@ -5,6 +5,19 @@ use crate::bench::{
     protocol::Work,
 };
 
+/// Instructions that count as a second.
+const BILLION: f64 = 1e9;
+
+/// Units of work for 10⁹ instructions, from the instructions of a unit.
+pub(in crate::bench::preset) const fn rate(per_unit: f64) -> f64 {
+    BILLION / per_unit
+}
+
+/// 10⁹ instructions for so many units of work.
+pub(in crate::bench::preset) const fn time(per_unit: f64, units: f64) -> f64 {
+    per_unit * units / BILLION
+}
+
 /// What the numbers of a table are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::bench::preset) enum Sense {

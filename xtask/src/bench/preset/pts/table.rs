@@ -6,13 +6,10 @@ use super::{anchors, conditions};
 use crate::bench::{
     preset::{
         Scale,
-        programs::suite::{Column, Sense, Suite},
+        programs::suite::{Column, Sense, Suite, rate, time},
     },
     record::{Cell, Summary, field},
 };
-
-/// Instructions that count as a second.
-const BILLION: f64 = 1e9;
 
 pub(super) struct Table<'a> {
     summary: &'a Summary,
@@ -42,8 +39,8 @@ impl<'a> Table<'a> {
         match (cell.value, &cell.reason) {
             (Some(value), _) => {
                 let number = match self.suite.sense {
-                    Sense::Rate(_) => BILLION / value,
-                    Sense::Time => value * f64::from(column.amount(self.scale)) / BILLION,
+                    Sense::Rate(_) => rate(value),
+                    Sense::Time => time(value, column.amount(self.scale).into()),
                 };
                 format!("{number:.2}")
             }

@@ -77,7 +77,7 @@ pub(super) fn run(settings: &Settings) -> Result<ExitCode> {
             &plan,
             &settings.programs,
             &Room::default(),
-            kept,
+            &kept,
         )?);
     }
     let summary = Summary {

@@ -1,5 +1,8 @@
 //! `enforce`: the kernel programs on a real kernel, without containers. Every attempt is made three times: before
-//! the policy (it works), under it (an attack is refused, a benign operation works), and after it (it works again).
+//! the programs are loaded (it works), under its policy (an attack is refused, a benign operation works), and after the
+//! programs have gone (it works again).
+//!
+//! Loading takes most of a minute on an emulated processor, so most policies come and go under one enforcer.
 
 mod aliases;
 mod allowlist;
@@ -15,11 +18,14 @@ mod namespaces;
 mod network;
 mod policies;
 mod raw;
+mod shared;
 mod stage;
 mod targets;
 mod unix;
 
 use std::{
+    fs,
+    path::PathBuf,
     process::{Command, ExitCode},
     time::Instant,
 };
@@ -34,6 +40,8 @@ use crate::{
 };
 
 const VARMOR: &str = "/varmor";
+/// Policies that get programs of their own by `varmor run`: their attempts are about it, or about what it says.
+const BY_RUN: &[&str] = &[policies::NO_RULES, policies::ALIASES];
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -42,6 +50,9 @@ pub(crate) struct Args {
     /// Make the attempts of this policy and print the outcomes, one JSON line each (internal)
     #[arg(long)]
     attempts: Option<String>,
+    /// With --attempts: in this cgroup (internal)
+    #[arg(long)]
+    cgroup: Option<PathBuf>,
     /// Print that this program was allowed to run (internal)
     #[arg(long)]
     say: bool,
@@ -72,17 +83,25 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(policy) = &args.attempts {
-        return make_attempts(policy);
+        return match &args.cgroup {
+            Some(cgroup) => shared::enter(cgroup, policy),
+            None => make_attempts(policy),
+        };
     }
     lift_locked_memory()?;
     stage::prepare().context("prepare the guest")?;
     allowlist::prepare().context("prepare the allow-lists")?;
     targets::prepare().context("prepare the targets")?;
-    let mut good = true;
     let wanted = |policy: &str| args.policies.is_empty() || args.policies.iter().any(|name| name == policy);
-    for (policy, text) in policies::ALL.iter().filter(|(policy, _)| wanted(policy)) {
+    let (by_run, together): (Vec<_>, Vec<_>) = policies::ALL
+        .iter()
+        .filter(|(policy, _)| wanted(policy))
+        .partition(|(policy, _)| BY_RUN.contains(policy));
+    let mut good = true;
+    for (policy, text) in by_run {
         good &= judge(policy, text)?;
     }
+    good &= shared::judge(&together)?;
     Ok(if good {
         ExitCode::SUCCESS
     } else {
@@ -130,26 +149,69 @@ fn make_attempts(policy: &str) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs the attempts of one policy three times and prints a line per attempt.
+/// The outcomes of one policy's attempts.
+struct Seen {
+    before: Outcomes,
+    during: Outcomes,
+    after: Outcomes,
+    /// What the enforcer said meanwhile.
+    said: String,
+    /// How long the attempts under the policy took, in milliseconds.
+    ms: u128,
+}
+
+/// Runs the attempts of one policy three times, under it by `varmor run`, and prints a line per attempt.
 fn judge(policy: &str, text: &str) -> Result<bool> {
-    let file = format!("/tmp/{policy}.yaml");
-    std::fs::write(&file, text)?;
-    let free = ["/varmor-guest", "enforce", "--attempts", policy];
-    let (before, _) = outcomes(Command::new(free[0]).args(&free[1..]))?;
+    let file = write_policy(policy, text)?;
+    let before = free_outcomes(policy)?;
     let start = Instant::now();
     let (during, said) = outcomes(
         Command::new(VARMOR)
             .args(["run", "--policy", &file, "--"])
-            .args(free),
+            .args(maker(policy)),
     )?;
     let ms = start.elapsed().as_millis();
-    let (after, _) = outcomes(Command::new(free[0]).args(&free[1..]))?;
+    let after = free_outcomes(policy)?;
+    report(
+        policy,
+        &Seen {
+            before,
+            during,
+            after,
+            said,
+            ms,
+        },
+    )
+}
+
+fn write_policy(policy: &str, text: &str) -> Result<String> {
+    let file = format!("/tmp/{policy}.yaml");
+    fs::write(&file, text).with_context(|| format!("write {file}"))?;
+    Ok(file)
+}
+
+/// The command that makes the attempts of a policy.
+fn maker(policy: &str) -> [&str; 4] {
+    ["/varmor-guest", "enforce", "--attempts", policy]
+}
+
+/// What becomes of the attempts without any policy.
+fn free_outcomes(policy: &str) -> Result<Outcomes> {
+    let [program, arguments @ ..] = maker(policy);
+    Ok(outcomes(Command::new(program).args(arguments))?.0)
+}
+
+/// Prints a line per attempt of the policy and one for the policy.
+fn report(policy: &str, seen: &Seen) -> Result<bool> {
     let mut good = true;
     for attempt in all().iter().filter(|attempt| attempt.policy == policy) {
-        let (mut outcome, mut detail) = verdict(attempt, &before, &during, &after);
-        if outcome == "passed" && !said.contains(attempt.says) {
+        let (mut outcome, mut detail) = verdict(attempt, seen);
+        if outcome == "passed" && !seen.said.contains(attempt.says) {
             outcome = "failed";
-            detail = format!("refused, but the enforcer did not say `{}`: {said}", attempt.says);
+            detail = format!(
+                "refused, but the enforcer did not say `{}`: {}",
+                attempt.says, seen.said
+            );
         }
         good &= outcome != "failed";
         let line = Line {
@@ -166,25 +228,20 @@ fn judge(policy: &str, text: &str) -> Result<bool> {
         case: policy,
         outcome: "passed",
         detail: String::new(),
-        ms,
+        ms: seen.ms,
     };
     line.say()?;
     Ok(good)
 }
 
-fn verdict(
-    attempt: &Attempt,
-    before: &Outcomes,
-    during: &Outcomes,
-    after: &Outcomes,
-) -> (&'static str, String) {
+fn verdict(attempt: &Attempt, seen: &Seen) -> (&'static str, String) {
     let of = |outcomes: &Outcomes| {
         outcomes
             .get(attempt.name)
             .cloned()
             .unwrap_or_else(|| Outcome::Broken("not made".to_owned()))
     };
-    let (before, during, after) = (of(before), of(during), of(after));
+    let (before, during, after) = (of(&seen.before), of(&seen.during), of(&seen.after));
     if let Some(reason) = (attempt.missing)() {
         return ("skipped", reason);
     }
@@ -207,7 +264,17 @@ fn verdict(
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::all;
+    use super::{BY_RUN, all};
+
+    #[test]
+    fn what_the_enforcer_says_is_looked_for_only_where_it_is_kept() {
+        let asking = all().into_iter().filter(|attempt| !attempt.says.is_empty());
+        let elsewhere: Vec<_> = asking
+            .filter(|attempt| !BY_RUN.contains(&attempt.policy))
+            .map(|attempt| attempt.name)
+            .collect();
+        assert!(elsewhere.is_empty(), "{elsewhere:?}");
+    }
 
     #[test]
     fn every_attempt_has_a_name_of_its_own() {

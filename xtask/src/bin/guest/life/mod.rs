@@ -14,6 +14,8 @@ mod versions;
 use std::{process::ExitCode, time::Instant};
 
 use anyhow::Result;
+pub(crate) use enforcer::Enforcer;
+pub(crate) use reader::cgroup;
 use serde_json::Value;
 
 #[derive(clap::Args)]

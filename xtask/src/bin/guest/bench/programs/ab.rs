@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 
-use super::{Load, apache, output, server::Server, words};
+use super::{Load, apache, number, output, server::Server, words};
 
 pub(super) struct Bench {
     _server: Server,
@@ -39,24 +39,5 @@ impl Load for Bench {
         let done = number("Complete requests:");
         ensure!(done == Some(self.amount.into()), "ab has not done all: {said}");
         Ok(self.amount.into())
-    }
-}
-
-/// `Complete requests:      5000`
-fn number(said: &str, label: &str) -> Option<u64> {
-    let line = said.lines().find_map(|line| line.strip_prefix(label))?;
-    line.trim().parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::number;
-
-    #[test]
-    fn numbers_are_found_by_their_labels() {
-        let said = "Concurrency Level:      100\nTime taken for tests:   0.305 seconds\nComplete requests:      500\nFailed requests:        0\n";
-        assert_eq!(number(said, "Complete requests:"), Some(500));
-        assert_eq!(number(said, "Failed requests:"), Some(0));
-        assert_eq!(number(said, "Non-2xx responses:"), None);
     }
 }

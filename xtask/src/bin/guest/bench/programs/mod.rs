@@ -112,7 +112,27 @@ fn output(program: &str, arguments: &[String]) -> Result<String> {
     Ok(said)
 }
 
+/// The number behind a label at the beginning of a line, which is given with its indentation:
+/// `Complete requests:      5000`.
+fn number(said: &str, label: &str) -> Option<u64> {
+    let line = said.lines().find_map(|line| line.strip_prefix(label))?;
+    line.trim().parse().ok()
+}
+
 /// Command-line words.
 fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn numbers_are_found_by_their_labels() {
+        let said = "Concurrency Level:      100\nTime taken for tests:   0.305 seconds\nComplete requests:      500\nFailed requests:        0\n";
+        assert_eq!(number(said, "Complete requests:"), Some(500));
+        assert_eq!(number(said, "Failed requests:"), Some(0));
+        assert_eq!(number(said, "Non-2xx responses:"), None);
+    }
 }

@@ -10,8 +10,10 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Load, output, server::Server, words};
+use super::{Load, number, output, server::Server, words};
 
+/// In what the server says of itself.
+const PROCESSED: &str = "total_commands_processed:";
 const PORT: u16 = 7379;
 /// Commands that a client sends at once.
 const PIPELINE: u32 = 1024;
@@ -48,7 +50,7 @@ impl Redis {
     fn count(&self) -> Result<u64> {
         let mut stream = self.server.connect()?;
         stream.write_all(b"INFO stats\r\n").context("ask the server")?;
-        processed(&bulk(stream)?).context("the server tells no number of commands")
+        number(&bulk(stream)?, PROCESSED).context("the server tells no number of commands")
     }
 }
 
@@ -95,23 +97,14 @@ fn bulk(stream: TcpStream) -> Result<String> {
     Ok(String::from_utf8(text)?)
 }
 
-fn processed(info: &str) -> Option<u64> {
-    let mut lines = info.lines();
-    lines
-        .find_map(|line| line.strip_prefix("total_commands_processed:"))?
-        .trim()
-        .parse()
-        .ok()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::processed;
+    use super::{PROCESSED, number};
 
     #[test]
     fn server_counts_commands() {
         let info = "# Stats\r\ntotal_connections_received:51\r\ntotal_commands_processed:204803\r\n";
-        assert_eq!(processed(info), Some(204_803));
-        assert_eq!(processed("# Stats\r\n"), None);
+        assert_eq!(number(info, PROCESSED), Some(204_803));
+        assert_eq!(number("# Stats\r\n", PROCESSED), None);
     }
 }

@@ -4,7 +4,10 @@ use std::fs;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::{Load, output, words};
+use super::{Load, number, output, words};
+
+/// In the report, with its indentation.
+const OPERATIONS: &str = "      bogo-ops:";
 
 pub(super) struct Stress {
     arguments: Vec<String>,
@@ -34,8 +37,8 @@ impl Load for Stress {
 
     fn done(&mut self, said: &str) -> Result<u64> {
         let text = fs::read_to_string(&self.report).with_context(|| format!("read {}", self.report))?;
-        let done =
-            operations(&text).with_context(|| format!("stress-ng tells no operations: {said}{text}"))?;
+        let done = number(&text, OPERATIONS)
+            .with_context(|| format!("stress-ng tells no operations: {said}{text}"))?;
         // A worker looks at its limit between two operations.
         ensure!(
             done >= self.amount,
@@ -46,25 +49,15 @@ impl Load for Stress {
     }
 }
 
-/// `      bogo-ops: 1317`
-fn operations(report: &str) -> Option<u64> {
-    let mut lines = report.lines();
-    lines
-        .find_map(|line| line.trim().strip_prefix("bogo-ops:"))?
-        .trim()
-        .parse()
-        .ok()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{operations, start};
+    use super::{OPERATIONS, number, start};
 
     #[test]
     fn operations_are_those_of_the_report() {
         let report = "metrics:\n    - stressor: cpu\n      bogo-ops: 1317\n      bogo-ops-per-second-usr-sys-time: 2043.3\n";
-        assert_eq!(operations(report), Some(1317));
-        assert_eq!(operations("metrics:\n"), None);
+        assert_eq!(number(report, OPERATIONS), Some(1317));
+        assert_eq!(number("metrics:\n", OPERATIONS), None);
         assert!(start("vm", 1, "/tmp").is_err());
     }
 }

@@ -2,8 +2,10 @@
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Load, output, words};
+use super::{Load, number, output, words};
 
+/// In the report, with its indentation.
+const EVENTS: &str = "    total number of events:";
 /// Blocks of the default size, 1 KiB.
 const BLOCKS_PER_MIB: u64 = 1024;
 
@@ -40,7 +42,8 @@ impl Load for Sysbench {
     }
 
     fn done(&mut self, said: &str) -> Result<u64> {
-        let events = events(said).with_context(|| format!("sysbench tells no number of events: {said}"))?;
+        let events =
+            number(said, EVENTS).with_context(|| format!("sysbench tells no number of events: {said}"))?;
         ensure!(
             events == self.amount * self.events,
             "sysbench has done {events} events, not {}",
@@ -48,15 +51,6 @@ impl Load for Sysbench {
         );
         Ok(self.amount)
     }
-}
-
-fn events(said: &str) -> Option<u64> {
-    let mut lines = said.lines();
-    lines
-        .find_map(|line| line.trim().strip_prefix("total number of events:"))?
-        .trim()
-        .parse()
-        .ok()
 }
 
 #[cfg(test)]
