@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use varmor_benches::policies::{LANGUAGES, built_in, built_in_count, language, numbered};
+use varmor_benches::policies::{LANGUAGES, built_in, built_in_count, language, numbered, of_fleet};
 use varmor_common::analysis::lint::lint;
 use varmor_common::compile::{apparmor, bpf};
 use varmor_common::policy::{self, Diagnostic, Enforcers, Loaded};
@@ -75,6 +75,22 @@ fn check(criterion: &mut Criterion) {
     }
 }
 
+/// The policies of a thousand workloads, one after the other; `varmor check` shares them out among the processors.
+fn check_fleet(criterion: &mut Criterion) {
+    let fleet: Vec<String> = (0..1_000).map(of_fleet).collect();
+    let mut group = criterion.benchmark_group("policy/check");
+    group.sample_size(10);
+    group.throughput(Throughput::Elements(1_000));
+    group.bench_function("fleet-1000", |bencher| {
+        bencher.iter(|| {
+            for text in &fleet {
+                assert!(!found(black_box(text)).iter().any(Diagnostic::is_error));
+            }
+        });
+    });
+    group.finish();
+}
+
 fn accepted(text: &str) -> Loaded {
     let loaded = policy::load(FILE, text.as_bytes());
     assert_eq!((loaded.documents.len(), loaded.diagnostics.len()), (1, 0));
@@ -104,6 +120,6 @@ fn bytes(text: &str) -> u64 {
 criterion_group! {
     name = benches;
     config = varmor_benches::settings();
-    targets = parse, refuse, check
+    targets = parse, refuse, check, check_fleet
 }
 criterion_main!(benches);

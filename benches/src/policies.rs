@@ -88,6 +88,33 @@ pub fn built_in(language: &Language) -> String {
     text
 }
 
+/// The policy of workload `number` in a fleet where no two have the same rules: five built-in ones and four of its own.
+#[must_use]
+pub fn of_fleet(number: u32) -> String {
+    let some_of = |list: RuleList, count: usize| {
+        let held: Vec<&str> = catalogue()
+            .filter(|rule| rule.category.list() == list && rule.enforcers.contains(Enforcers::BPF))
+            .map(|rule| rule.id)
+            .collect();
+        let chosen = held.iter().cycle().skip(number as usize % held.len()).take(count);
+        chosen.copied().collect::<Vec<_>>().join(", ")
+    };
+    let (hardening, attacks) = (
+        some_of(RuleList::Hardening, 2),
+        some_of(RuleList::AttackProtection, 3),
+    );
+    let (high, low) = (number / 256 % 256, number % 256);
+    let text = head(Enforcers::BPF).replace("name: bench", &format!("name: bench-{number}"));
+    format!(
+        "{text}      hardeningRules: [{hardening}]\n      attackProtectionRules: [{{rules: [{attacks}]}}]\n      bpfRawRules:\n        \
+         files:\n        - {{qualifiers: [deny], pattern: \"/srv/app-{number}/**\", permissions: [write]}}\n        \
+         - {{qualifiers: [deny], pattern: \"/etc/app-{number}/*.key\", permissions: [read]}}\n        \
+         processes:\n        - {{qualifiers: [deny], pattern: \"/**/tool-{number}\", permissions: [exec]}}\n        \
+         network:\n          egress:\n            toDestinations:\n            \
+         - {{qualifiers: [deny], cidr: 10.{high}.{low}.0/24, ports: [{{port: 443}}]}}\n"
+    )
+}
+
 /// How many built-in rules the enforcer holds.
 #[must_use]
 pub fn built_in_count(language: &Language) -> usize {

@@ -58,8 +58,9 @@ pub(super) fn run(suites: &[Suite], kernels: &[Series], full: bool) -> Counts {
             Err(error) => *counts.entry(*suite).or_default() += Counts::failure(&suite.name(), &error),
         }
     }
-    // The programs are longest verified by the newest kernel: the long ones first leave the lanes even at the end.
-    waiting.sort_by_key(|job| std::cmp::Reverse(job.guest.kernel));
+    // The long ones first leave the lanes even at the end: those with the longest limit, then those with the newest
+    // kernel, which verifies the programs longest.
+    waiting.sort_by_key(|job| std::cmp::Reverse((job.guest.timeout, job.guest.kernel)));
     let waiting = Mutex::new(VecDeque::from(waiting));
     let ended = Mutex::new(Vec::new());
     let next = || waiting.lock().ok().and_then(|mut waiting| waiting.pop_front());

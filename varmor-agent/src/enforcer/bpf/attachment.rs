@@ -4,6 +4,8 @@ use std::collections::HashMap as Numbers;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use aya::maps::{HashMap, Map, MapData};
 use aya::programs::Lsm;
@@ -16,6 +18,9 @@ use super::object::Object;
 use super::pins::Pins;
 use super::raw::Shared;
 use crate::kernel::{Hook, IDENTITY};
+
+/// How long the kernel may take to end a link whose pin has gone.
+const DETACHED_WITHIN: Duration = Duration::from_secs(10);
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -50,14 +55,25 @@ pub(super) fn attach(
 
 /// Before 5.13 a program is attached only once; the second time the kernel says that there is no such thing.
 fn is_used_up(error: &Failure) -> bool {
+    kind(error) == Some(io::ErrorKind::NotFound)
+}
+
+/// A link ends a while after its pin has gone (the kernel leaves that to a worker), and its program is attached until
+/// then: a policy that comes right after the last one went meets it.
+fn is_still_attached(error: &Failure) -> bool {
+    kind(error) == Some(io::ErrorKind::ResourceBusy)
+}
+
+/// What the kernel said.
+fn kind(error: &Failure) -> Option<io::ErrorKind> {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
     while let Some(error) = cause {
         if let Some(error) = error.downcast_ref::<io::Error>() {
-            return error.kind() == io::ErrorKind::NotFound;
+            return Some(error.kind());
         }
         cause = error.source();
     }
-    false
+    None
 }
 
 fn failed(hook: &Hook, error: Failure) -> EnforcerError {
@@ -117,6 +133,18 @@ fn needed(object: &Object, groups: HookGroups) -> impl Iterator<Item = &'static 
 }
 
 fn attach_one(pins: &Pins, hook: &Hook) -> Result<(), Failure> {
+    let start = Instant::now();
+    loop {
+        match attach_now(pins, hook) {
+            Err(error) if is_still_attached(&error) && start.elapsed() < DETACHED_WITHIN => {
+                thread::sleep(Duration::from_millis(10));
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+fn attach_now(pins: &Pins, hook: &Hook) -> Result<(), Failure> {
     let mut program = Lsm::from_pin(pins.program(hook.name))?;
     let id = program.attach()?;
     FdLink::from(program.take_link(id)?).pin(pins.link(hook.name))?;
@@ -156,6 +184,14 @@ fn clear<V: aya::Pod>(pins: &Pins, name: &str) -> Result<(), EnforcerError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_that_is_still_attached_is_told_from_one_that_is_used_up() {
+        let said = |number| Failure::from(io::Error::from_raw_os_error(number));
+        assert!(is_still_attached(&said(libc::EBUSY)) && !is_used_up(&said(libc::EBUSY)));
+        assert!(is_used_up(&said(libc::ENOENT)) && !is_still_attached(&said(libc::ENOENT)));
+        assert!(!is_still_attached(&said(libc::EPERM)) && !is_used_up(&said(libc::EPERM)));
+    }
 
     #[test]
     fn numbers_of_fdinfo_are_read_and_text_is_not() {

@@ -1,6 +1,6 @@
 //! Site numbers: one per distinct set of rules that speak at one place.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 use super::{Site, SiteRule};
 use crate::profile::Verdict;

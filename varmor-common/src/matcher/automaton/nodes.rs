@@ -1,6 +1,6 @@
 //! The positions in the reversed sequences, each stored once.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 use super::Sequence;
 use super::filesystem::{MAGICS, PLACES};

@@ -3,8 +3,10 @@
 //! The active positions of a state are a *core* (positions that wait under a `**` and stay active for ever) and
 //! the others. States that add others to a core inherit the core's transitions through their default.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::BuildHasher;
 use std::rc::Rc;
+
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
 use super::filesystem::MAGICS;
 use super::nodes::{Node, Nodes};
@@ -30,21 +32,56 @@ struct Core {
 /// What a set of positions does with the next name.
 #[derive(Default)]
 struct Successors {
-    literals: BTreeMap<u32, Vec<u32>>,
-    globs: BTreeMap<u32, Vec<u32>>,
+    literals: Edges,
+    globs: Edges,
     any: Vec<u32>,
     /// Sayings at the root of the mount tree.
     ends: Vec<u32>,
     /// Sayings at the root of a filesystem, by index into `MAGICS`.
-    filesystems: BTreeMap<usize, BTreeSet<u32>>,
+    filesystems: Edges,
+}
+
+/// From labels to what is behind them: pairs in ascending order, each once.
+#[derive(Default)]
+struct Edges(Vec<(u32, u32)>);
+
+impl Edges {
+    fn put_in_order(&mut self) {
+        self.0.sort_unstable();
+        self.0.dedup();
+    }
+
+    /// Each label once, ascending.
+    fn labels(&self) -> impl Iterator<Item = u32> {
+        self.0.chunk_by(|one, next| one.0 == next.0).map(|same| same[0].0)
+    }
+
+    fn has(&self, label: u32) -> bool {
+        self.0.binary_search_by_key(&label, |edge| edge.0).is_ok()
+    }
+
+    fn behind(&self, label: u32) -> impl Iterator<Item = u32> {
+        let first = self.0.partition_point(|edge| edge.0 < label);
+        let edges = self.0[first..].iter();
+        edges.take_while(move |edge| edge.0 == label).map(|edge| edge.1)
+    }
 }
 
 /// What makes a state: its core, the other active positions, and what was said on entering it.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone)]
 struct Active {
     core: usize,
     others: Rc<[u32]>,
     now: Rc<[u32]>,
+}
+
+/// Lists that `enter` works with: it is called for every transition, and most lead to a state that is known.
+#[derive(Default)]
+struct Scratch {
+    positions: Vec<u32>,
+    fresh: Vec<u32>,
+    others: Vec<u32>,
+    now: Vec<u32>,
 }
 
 pub(super) struct Builder<'n> {
@@ -59,8 +96,12 @@ pub(super) struct Builder<'n> {
     core_ids: HashMap<Rc<[u32]>, usize>,
     /// Positions in all cores.
     core_size: usize,
-    ids: HashMap<Active, u32>,
+    /// Numbers of the states by what makes them.
+    ids: HashTable<u32>,
+    hasher: DefaultHashBuilder,
     states: Vec<Active>,
+    /// Empty between two uses.
+    scratch: Scratch,
     transitions: Vec<(Transition, u32)>,
     filesystems: bool,
 }
@@ -94,23 +135,21 @@ impl<'n> Builder<'n> {
             cores: Vec::new(),
             core_ids: HashMap::new(),
             core_size: 0,
-            ids: HashMap::new(),
+            ids: HashTable::new(),
+            hasher: DefaultHashBuilder::default(),
             states: Vec::new(),
+            scratch: Scratch::default(),
             transitions: Vec::new(),
             filesystems: false,
         };
         let empty = builder.core(Vec::new())?;
-        builder.intern(Active {
-            core: empty,
-            others: Rc::from([]),
-            now: Rc::from([]),
-        })?;
+        builder.intern(empty, &[], &[])?;
         Ok(builder)
     }
 
     /// The state before the first name of these sequences.
     pub(super) fn start(&mut self, positions: &[u32]) -> Result<u32, BuildError> {
-        self.enter(0, positions.to_vec(), &[])
+        self.enter(0, positions.iter().copied(), &[])
     }
 
     /// Expands every state that is reachable from the starts.
@@ -147,27 +186,27 @@ impl<'n> Builder<'n> {
         let id = number(at);
         let core = active.core;
         let own = self.successors(&active.others);
-        let default = self.enter(core, own.any.clone(), &[])?;
-        let pure = self.intern(Active {
-            core,
-            others: Rc::from([]),
-            now: Rc::from([]),
-        })?;
+        let default = self.enter(core, own.any.iter().copied(), &[])?;
+        let pure = self.intern(core, &[], &[])?;
         let inherits = default == pure && id != pure && core != 0;
 
-        let mut literals: BTreeSet<u32> = own.literals.keys().copied().collect();
-        let mut globs: BTreeSet<u32> = own.globs.keys().copied().collect();
-        let mut filesystems: BTreeSet<usize> = own.filesystems.keys().copied().collect();
         let pending = &self.cores[core].next;
+        let mut literals: Vec<u32> = own.literals.labels().collect();
+        let mut globs: Vec<u32> = own.globs.labels().collect();
+        let mut filesystems: Vec<u32> = own.filesystems.labels().collect();
         if inherits {
             let matched = globs.iter().flat_map(|glob| self.nodes.literals_of(*glob));
-            literals.extend(matched.filter(|literal| pending.literals.contains_key(literal)));
+            literals.extend(matched.filter(|literal| pending.literals.has(**literal)));
         } else {
-            literals.extend(pending.literals.keys());
-            globs.extend(pending.globs.keys());
-            filesystems.extend(pending.filesystems.keys());
+            literals.extend(pending.literals.labels());
+            globs.extend(pending.globs.labels());
+            filesystems.extend(pending.filesystems.labels());
         }
-        let has_globs = !globs.is_empty() || (inherits && !pending.globs.is_empty());
+        let has_globs = !globs.is_empty() || (inherits && !pending.globs.0.is_empty());
+        for labels in [&mut literals, &mut globs, &mut filesystems] {
+            labels.sort_unstable();
+            labels.dedup();
+        }
 
         for literal in literals {
             let matching = self.nodes.globs_of(literal);
@@ -176,10 +215,12 @@ impl<'n> Builder<'n> {
                 self.transition(id, self.symbols[literal as usize], target)?;
             }
         }
-        let classes: BTreeSet<u32> = globs
+        let mut classes: Vec<u32> = globs
             .iter()
             .flat_map(|glob| self.glob_classes[*glob as usize].iter().copied())
             .collect();
+        classes.sort_unstable();
+        classes.dedup();
         for class in classes {
             let target = self.target(default, core, &own, None, &self.names.classes[class as usize])?;
             if inherits || target != default {
@@ -187,15 +228,12 @@ impl<'n> Builder<'n> {
             }
         }
         for index in filesystems {
-            let sayings = |next: &Successors| next.filesystems.get(&index).cloned().unwrap_or_default();
-            let now: BTreeSet<u32> = &sayings(&own) | &sayings(&self.cores[core].next);
-            let now = now.into_iter().collect();
-            let target = self.intern(Active {
-                core: 0,
-                others: Rc::from([]),
-                now,
-            })?;
-            self.transition(id, filesystem_symbol(self.key, MAGICS[index]), target)?;
+            let pending = self.cores[core].next.filesystems.behind(index);
+            let mut now: Vec<u32> = own.filesystems.behind(index).chain(pending).collect();
+            now.sort_unstable();
+            now.dedup();
+            let target = self.intern(0, &[], &now)?;
+            self.transition(id, filesystem_symbol(self.key, MAGICS[index as usize]), target)?;
             self.filesystems = true;
         }
         let mut flags = 0;
@@ -227,13 +265,16 @@ impl<'n> Builder<'n> {
         globs: &[u32],
     ) -> Result<u32, BuildError> {
         let any = self.states[default as usize].clone();
-        let mut positions = any.others.to_vec();
+        let mut added = std::mem::take(&mut self.scratch.positions);
         for next in [own, &self.cores[core].next] {
-            let by_name = literal.iter().filter_map(|literal| next.literals.get(literal));
-            let by_glob = globs.iter().filter_map(|glob| next.globs.get(glob));
-            positions.extend(by_name.chain(by_glob).flatten());
+            let by_name = literal.iter().flat_map(|literal| next.literals.behind(*literal));
+            let by_glob = globs.iter().flat_map(|glob| next.globs.behind(*glob));
+            added.extend(by_name.chain(by_glob));
         }
-        self.enter(any.core, positions, &any.now)
+        let state = self.enter(any.core, any.others.iter().chain(&added).copied(), &any.now);
+        added.clear();
+        self.scratch.positions = added;
+        state
     }
 
     fn successors(&self, positions: &[u32]) -> Successors {
@@ -244,34 +285,57 @@ impl<'n> Builder<'n> {
                 Node::Literal {
                     literal,
                     next: behind,
-                } => next.literals.entry(literal).or_default().push(behind),
-                Node::Glob { glob, next: behind } => next.globs.entry(glob).or_default().push(behind),
+                } => next.literals.0.push((literal, behind)),
+                Node::Glob { glob, next: behind } => next.globs.0.push((glob, behind)),
                 Node::Any { next: behind } => next.any.push(behind),
                 Node::Finished { .. } | Node::Deep { .. } => {}
             }
             let bits = self.nodes.filesystems(position);
-            for index in (0..MAGICS.len()).filter(|index| bits & (1 << index) != 0) {
-                next.filesystems
-                    .entry(index)
-                    .or_default()
-                    .insert(self.nodes.saying(position));
+            for index in (0..).take(MAGICS.len()).filter(|index| bits & (1 << index) != 0) {
+                next.filesystems.0.push((index, self.nodes.saying(position)));
             }
         }
         next.ends.sort_unstable();
         next.ends.dedup();
+        for edges in [&mut next.literals, &mut next.globs, &mut next.filesystems] {
+            edges.put_in_order();
+        }
         next
     }
 
     /// The state in which the core and these positions are active, after `now` has been said.
-    fn enter(&mut self, core: usize, mut positions: Vec<u32>, now: &[u32]) -> Result<u32, BuildError> {
-        positions.sort_unstable();
-        positions.dedup();
-        let mut now = now.to_vec();
-        let mut fresh = Vec::new();
-        let mut others = Vec::new();
+    fn enter(
+        &mut self,
+        core: usize,
+        positions: impl Iterator<Item = u32>,
+        now: &[u32],
+    ) -> Result<u32, BuildError> {
+        let mut lists = std::mem::take(&mut self.scratch);
+        let state = self.enter_with(core, positions, now, &mut lists);
+        for list in [&mut lists.fresh, &mut lists.others, &mut lists.now] {
+            list.clear();
+        }
+        self.scratch = lists;
+        state
+    }
+
+    fn enter_with(
+        &mut self,
+        core: usize,
+        positions: impl Iterator<Item = u32>,
+        now: &[u32],
+        lists: &mut Scratch,
+    ) -> Result<u32, BuildError> {
+        let Scratch {
+            fresh,
+            others,
+            now: sayings,
+            ..
+        } = lists;
+        sayings.extend(now);
         for position in positions {
             match self.nodes.get(position) {
-                Node::Finished { saying } => now.push(saying),
+                Node::Finished { saying } => sayings.push(saying),
                 Node::Deep { .. } => fresh.push(position),
                 _ => others.push(position),
             }
@@ -282,16 +346,15 @@ impl<'n> Builder<'n> {
         } else {
             fresh.extend(&*self.cores[core].deep);
             fresh.sort_unstable();
-            self.core(fresh)?
+            fresh.dedup();
+            self.core(fresh.clone())?
         };
         others.retain(|position| self.cores[core].waiting.binary_search(position).is_err());
-        now.sort_unstable();
-        now.dedup();
-        self.intern(Active {
-            core,
-            others: others.into(),
-            now: now.into(),
-        })
+        for list in [&mut *others, &mut *sayings] {
+            list.sort_unstable();
+            list.dedup();
+        }
+        self.intern(core, others, sayings)
     }
 
     fn core(&mut self, deep: Vec<u32>) -> Result<usize, BuildError> {
@@ -324,16 +387,29 @@ impl<'n> Builder<'n> {
         Ok(id)
     }
 
-    fn intern(&mut self, active: Active) -> Result<u32, BuildError> {
-        if let Some(&id) = self.ids.get(&active) {
+    fn intern(&mut self, core: usize, others: &[u32], now: &[u32]) -> Result<u32, BuildError> {
+        let hash = self.hasher.hash_one((core, others, now));
+        let is_it = |id: &u32| {
+            let active = &self.states[*id as usize];
+            active.core == core && *active.others == *others && *active.now == *now
+        };
+        if let Some(&id) = self.ids.find(hash, is_it) {
             return Ok(id);
         }
         if self.states.len() >= STATE_BUDGET {
             return Err(self.multiplying());
         }
         let id = number(self.states.len());
-        self.states.push(active.clone());
-        self.ids.insert(active, id);
+        self.states.push(Active {
+            core,
+            others: others.into(),
+            now: now.into(),
+        });
+        let (states, hasher) = (&self.states, &self.hasher);
+        self.ids.insert_unique(hash, id, |id| {
+            let active = &states[*id as usize];
+            hasher.hash_one((active.core, &*active.others, &*active.now))
+        });
         Ok(id)
     }
 

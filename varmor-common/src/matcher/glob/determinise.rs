@@ -4,8 +4,9 @@
 //! nodes, shared by many states and expanded once, and the few others. That keeps thousands of globs that begin
 //! with a star linear.
 
-use std::collections::HashMap;
 use std::rc::Rc;
+
+use hashbrown::{HashMap, HashSet};
 
 use super::{ByteSet, TooManyRows};
 use crate::abi::MAX_GLOB_STATES;
@@ -23,6 +24,72 @@ struct Node {
     /// Loops on every byte.
     sticky: bool,
     accept: Option<u32>,
+}
+
+/// Bytes that no set of the automaton tells apart lead to the same nodes: one of each class is enough.
+struct ByteClasses {
+    /// By byte: its class. Classes are numbered by their first bytes.
+    of: [u8; 256],
+    /// By class: its first byte.
+    first: Vec<u8>,
+}
+
+impl ByteClasses {
+    fn of_sets(sets: impl Iterator<Item = ByteSet>) -> Self {
+        let mut of = [0; 256];
+        let mut count = 1_usize;
+        let sets: HashSet<ByteSet> = sets.collect();
+        for set in sets {
+            // Each class that the set divides gets a new half; 256 bytes cannot have more classes than that.
+            let mut halves = [None; 256];
+            let whole = of;
+            let divided = |class: u8| {
+                let mut members = (0..=u8::MAX).filter(|byte| whole[usize::from(*byte)] == class);
+                members.any(|byte| !set.contains(byte))
+            };
+            for byte in set.iter() {
+                let class = whole[usize::from(byte)];
+                let half = *halves[usize::from(class)].get_or_insert_with(|| {
+                    if divided(class) {
+                        count += 1;
+                        u8::try_from(count - 1).expect("no more classes than bytes")
+                    } else {
+                        class
+                    }
+                });
+                of[usize::from(byte)] = half;
+            }
+        }
+        Self::in_order(&of)
+    }
+
+    /// Numbers the classes by their first bytes.
+    fn in_order(names: &[u8; 256]) -> Self {
+        let mut number: [Option<u8>; 256] = [None; 256];
+        let mut first = Vec::new();
+        let mut of = [0; 256];
+        for byte in 0..=u8::MAX {
+            let name = names[usize::from(byte)];
+            of[usize::from(byte)] = *number[usize::from(name)].get_or_insert_with(|| {
+                first.push(byte);
+                u8::try_from(first.len() - 1).expect("no more classes than bytes")
+            });
+        }
+        Self { of, first }
+    }
+
+    /// The classes of a set, ascending.
+    fn iter(&self, set: ByteSet) -> impl Iterator<Item = usize> {
+        (0..)
+            .zip(&self.first)
+            .filter(move |(_, first)| set.contains(**first))
+            .map(|(class, _)| class)
+    }
+
+    /// From an entry for each class to one for each byte.
+    fn spread(&self, row: &[u16]) -> [u16; 256] {
+        self.of.map(|class| row[usize::from(class)])
+    }
 }
 
 /// One deterministic state: successors and the accepted tags in ascending order.
@@ -82,8 +149,10 @@ impl Nfa {
 
     /// The deterministic automaton: row 0 is dead, row 1 the start.
     pub(super) fn determinise(&self, start: &[u32]) -> Result<Vec<Row>, TooManyRows> {
+        let sets = self.nodes.iter().filter_map(|node| Some(node.edge?.0));
         let mut builder = Builder {
             nfa: self,
+            bytes: ByteClasses::of_sets(sets),
             cores: Vec::new(),
             core_ids: HashMap::new(),
             ids: HashMap::new(),
@@ -108,15 +177,15 @@ struct Core {
     sticky: Vec<u32>,
     /// They and everything they reach without reading, ascending.
     closure: Vec<u32>,
-    /// Where each byte leads.
     next: Rc<Targets>,
     accept: Vec<u32>,
-    /// Row of the state that has nothing but this core.
-    pure: Option<Rc<[u16; 256]>>,
+    /// The state that has nothing but this core: where each class of bytes leads.
+    pure: Option<Rc<[u16]>>,
 }
 
 struct Builder<'n> {
     nfa: &'n Nfa,
+    bytes: ByteClasses,
     cores: Vec<Core>,
     core_ids: HashMap<Vec<u32>, usize>,
     ids: HashMap<(usize, Rc<[u32]>), u16>,
@@ -131,7 +200,7 @@ impl Builder<'_> {
     /// Everything reachable without reading, ascending.
     fn closure(&self, from: &[u32]) -> Vec<u32> {
         let mut seen: Vec<u32> = Vec::new();
-        let mut known = std::collections::HashSet::new();
+        let mut known = HashSet::new();
         let mut stack = from.to_vec();
         while let Some(node) = stack.pop() {
             if known.insert(node) {
@@ -149,7 +218,7 @@ impl Builder<'_> {
         }
         let closure = self.closure(&sticky);
         let edges = closure.iter().filter_map(|&index| self.node(index).edge);
-        let next = Rc::new(targets(edges));
+        let next = Rc::new(self.targets(edges));
         let mut accept: Vec<u32> = closure
             .iter()
             .filter_map(|&index| self.node(index).accept)
@@ -207,38 +276,51 @@ impl Builder<'_> {
         self.intern(core, others)
     }
 
-    /// The row of the state that has only the core.
-    fn pure(&mut self, core: usize) -> Result<Rc<[u16; 256]>, TooManyRows> {
+    fn targets(&self, edges: impl Iterator<Item = (ByteSet, u32)>) -> Targets {
+        let mut by_class = vec![Vec::new(); self.bytes.first.len()];
+        for (set, target) in edges {
+            for class in self.bytes.iter(set) {
+                by_class[class].push(target);
+            }
+        }
+        by_class
+    }
+
+    /// Where the state that has only the core leads.
+    fn pure(&mut self, core: usize) -> Result<Rc<[u16]>, TooManyRows> {
         if let Some(row) = &self.cores[core].pure {
             return Ok(Rc::clone(row));
         }
         // Most bytes lead nowhere new.
-        let mut row = [self.enter(core, &[])?; 256];
+        let mut row = vec![self.enter(core, &[])?; self.bytes.first.len()];
         let next = Rc::clone(&self.cores[core].next);
         let mut known = Known::default();
         for (entry, nodes) in row.iter_mut().zip(&*next).filter(|(_, nodes)| !nodes.is_empty()) {
             *entry = self.enter_once(core, nodes, &mut known)?;
         }
-        let row = Rc::new(row);
+        let row: Rc<[u16]> = row.into();
         self.cores[core].pure = Some(Rc::clone(&row));
         Ok(row)
     }
 
     fn row(&mut self, at: usize) -> Result<Row, TooManyRows> {
         let (core, others) = self.states[at].clone();
-        let mut next = *self.pure(core)?;
+        let mut next = self.pure(core)?.to_vec();
         let mut accept = self.cores[core].accept.clone();
         accept.extend(others.iter().filter_map(|&index| self.node(index).accept));
-        let own = targets(others.iter().filter_map(|&index| self.node(index).edge));
+        let own = self.targets(others.iter().filter_map(|&index| self.node(index).edge));
         let pending = Rc::clone(&self.cores[core].next);
         let mut known = Known::default();
-        for (byte, nodes) in own.iter().enumerate().filter(|(_, nodes)| !nodes.is_empty()) {
-            let nodes = [&nodes[..], &pending[byte][..]].concat();
-            next[byte] = self.enter_once(core, &nodes, &mut known)?;
+        for (class, nodes) in own.iter().enumerate().filter(|(_, nodes)| !nodes.is_empty()) {
+            let nodes = [&nodes[..], &pending[class][..]].concat();
+            next[class] = self.enter_once(core, &nodes, &mut known)?;
         }
         accept.sort_unstable();
         accept.dedup();
-        Ok(Row { next, accept })
+        Ok(Row {
+            next: self.bytes.spread(&next),
+            accept,
+        })
     }
 
     /// As `enter`; of the bytes of one row, most lead to the same nodes.
@@ -252,17 +334,7 @@ impl Builder<'_> {
     }
 }
 
-/// By byte: the nodes that it leads to.
-type Targets = [Vec<u32>; 256];
+/// By class of bytes: the nodes that it leads to.
+type Targets = Vec<Vec<u32>>;
 /// The states that sets of nodes became, within one row.
 type Known = HashMap<Vec<u32>, u16>;
-
-fn targets(edges: impl Iterator<Item = (ByteSet, u32)>) -> Targets {
-    let mut by_byte = [const { Vec::new() }; 256];
-    for (set, target) in edges {
-        for byte in set.iter() {
-            by_byte[usize::from(byte)].push(target);
-        }
-    }
-    by_byte
-}

@@ -1,6 +1,6 @@
 //! The byte automaton of name globs, and the classes of names that it tells apart.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 use super::determinise::Nfa;
 use super::{ByteSet, Glob, Item, TooManyRows, run};
