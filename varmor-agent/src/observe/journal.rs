@@ -19,7 +19,8 @@ pub(super) const MODEL: &str = "model.yaml";
 /// The files of one profile.
 pub(super) struct Journal {
     folder: PathBuf,
-    started: SystemTime,
+    /// When its time began to run; `None` = not yet.
+    started: Option<SystemTime>,
     events: File,
 }
 
@@ -27,7 +28,7 @@ pub(super) struct Journal {
 pub(super) enum Start {
     /// Its model was made.
     Completed {
-        started: SystemTime,
+        started: Option<SystemTime>,
     },
     Recording {
         journal: Journal,
@@ -37,7 +38,7 @@ pub(super) enum Start {
 
 impl Journal {
     /// Begins, or goes on with what is there.
-    pub(super) fn open(folder: &Path, profile: &str, now: SystemTime) -> anyhow::Result<Start> {
+    pub(super) fn open(folder: &Path, profile: &str) -> anyhow::Result<Start> {
         // Profiles are named by users, and `.` and `/` are allowed in none of their parts.
         anyhow::ensure!(
             !profile.contains('/') && !profile.starts_with('.'),
@@ -45,7 +46,7 @@ impl Journal {
         );
         let folder = folder.join(profile);
         fs::create_dir_all(&folder).with_context(|| format!("create the folder {}", folder.display()))?;
-        let started = started(&folder, now)?;
+        let started = started(&folder);
         if folder.join(MODEL).exists() {
             return Ok(Start::Completed { started });
         }
@@ -76,8 +77,18 @@ impl Journal {
         Ok(Start::Recording { journal, recording })
     }
 
-    pub(super) fn started(&self) -> SystemTime {
+    pub(super) fn started(&self) -> Option<SystemTime> {
         self.started
+    }
+
+    /// The time runs from now on.
+    pub(super) fn start(&mut self, now: SystemTime) -> anyhow::Result<()> {
+        let path = self.folder.join(STARTED);
+        let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        files::replace(&path, format!("{}\n", since.as_secs()).as_bytes())
+            .with_context(|| format!("write {}", path.display()))?;
+        self.started = Some(now);
+        Ok(())
     }
 
     pub(super) fn line(&mut self, line: &str) -> anyhow::Result<()> {
@@ -110,17 +121,8 @@ impl Journal {
     }
 }
 
-/// When the recording began: now, if it did not yet.
-fn started(folder: &Path, now: SystemTime) -> anyhow::Result<SystemTime> {
-    let path = folder.join(STARTED);
-    if let Some(seconds) = fs::read_to_string(&path)
-        .ok()
-        .and_then(|text| text.trim().parse::<u64>().ok())
-    {
-        return Ok(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
-    }
-    let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    files::replace(&path, format!("{}\n", since.as_secs()).as_bytes())
-        .with_context(|| format!("write {}", path.display()))?;
-    Ok(now)
+fn started(folder: &Path) -> Option<SystemTime> {
+    let text = fs::read_to_string(folder.join(STARTED)).ok()?;
+    let seconds = text.trim().parse().ok()?;
+    Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
 }

@@ -1,8 +1,9 @@
 //! Policies of the mode `BehaviorModeling`: their workloads are recorded for so many minutes, and what was seen becomes an
 //! `ArmorProfileModel`.
 //!
-//! What was seen is on disk at once, so the time goes on over a restart of the agent and nothing of before it is lost. The
-//! model stays when the policy goes.
+//! The time runs from when the kernel holds the profile: on a starved machine that is minutes after the policy came. What was
+//! seen is on disk at once, so the time goes on over a restart of the agent and nothing of before it is lost. The model stays
+//! when the policy goes.
 
 mod journal;
 mod learn;
@@ -35,7 +36,8 @@ pub struct Observations {
 /// A profile that is recorded.
 struct Observation {
     namespace: String,
-    until: SystemTime,
+    /// From its start.
+    duration: Duration,
     journal: Journal,
     recording: Recording,
     /// Events that this process has seen go astray, before.
@@ -49,7 +51,7 @@ struct Observation {
 impl std::fmt::Debug for Observation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Observation")
-            .field("until", &self.until)
+            .field("until", &self.until())
             .field("operations", &self.recording.len())
             .finish_non_exhaustive()
     }
@@ -97,6 +99,7 @@ impl Observations {
         for (name, (policy, duration)) in wanted {
             self.begin(name, policy, duration, now);
         }
+        self.start(enforcer, now);
         let changed = self.end(enforcer, now);
         self.watch_calls(enforcer);
         let is_recording = !self.running.is_empty();
@@ -129,8 +132,13 @@ impl Observations {
     #[must_use]
     pub fn described(&self, profile: &str) -> Option<String> {
         if let Some(observation) = self.running.get(profile) {
-            let until = humantime::format_rfc3339_seconds(observation.until);
-            return Some(format!("is recorded until {until}; nothing is refused"));
+            return Some(observation.until().map_or_else(
+                || "will be recorded once the kernel holds its profile; nothing is refused".to_owned(),
+                |until| {
+                    let until = humantime::format_rfc3339_seconds(until);
+                    format!("is recorded until {until}; nothing is refused")
+                },
+            ));
         }
         let model = self.model(profile)?;
         Some(format!(
@@ -157,14 +165,16 @@ impl Observations {
 
     fn begin(&mut self, name: &str, policy: &PolicyObject, duration: Duration, now: SystemTime) {
         if let Some(observation) = self.running.get_mut(name) {
-            observation.until = observation.journal.started() + duration;
+            observation.duration = duration;
             return;
         }
         if self.completed.get(name).is_some_and(|until| *until >= now) {
             return;
         }
-        match Journal::open(&self.folder, name, now) {
-            Ok(Start::Completed { started }) if started + duration <= now => {
+        match Journal::open(&self.folder, name) {
+            Ok(Start::Completed {
+                started: Some(started),
+            }) if started + duration <= now => {
                 self.completed.insert(name.to_owned(), started + duration);
             }
             // The time was made longer after it was over: what was recorded then is in the model only.
@@ -174,11 +184,10 @@ impl Observations {
                 warn!(profile = %name, "the model exists; delete it to record again");
             }
             Ok(Start::Recording { journal, recording }) => {
-                let until = journal.started() + duration;
                 info!(profile = %name, minutes = duration.as_secs() / 60, events = recording.events(), "recording");
                 let observation = Observation {
                     namespace: policy.namespace.clone().unwrap_or_default(),
-                    until,
+                    duration,
                     lost_before: recording.losses,
                     counted: Losses::default(),
                     journal,
@@ -194,19 +203,43 @@ impl Observations {
         }
     }
 
+    /// Starts the time of what the kernel holds by now; where it can hold nothing there is nothing to wait for.
+    fn start(&mut self, enforcer: &dyn Resident, now: SystemTime) {
+        let mut waiting = self
+            .running
+            .iter_mut()
+            .filter(|(_, observation)| observation.journal.started().is_none())
+            .peekable();
+        if waiting.peek().is_none() {
+            return;
+        }
+        let loaded = enforcer.profiles().unwrap_or_default();
+        let is_loaded = |name: &str| loaded.iter().any(|profile| profile.name == name);
+        let nothing_to_wait_for = enforcer.unavailable().is_some();
+        for (name, observation) in waiting.filter(|(name, _)| nothing_to_wait_for || is_loaded(name)) {
+            match observation.journal.start(now) {
+                Ok(()) => info!(profile = %name, "the time of the recording runs"),
+                Err(error) => observation.say(
+                    || error!(profile = %name, %error, "the recording cannot be started; trying again"),
+                    &error.to_string(),
+                ),
+            }
+        }
+    }
+
     /// Makes models of what is over.
     fn end(&mut self, enforcer: &mut dyn Resident, now: SystemTime) -> bool {
         let activity = enforcer.activity().unwrap_or_default();
         let mut changed = false;
         self.running.retain(|name, observation| {
             observation.count(activity.iter().find(|one| one.profile == *name));
-            if observation.until > now {
+            let Some(until) = observation.until().filter(|until| *until <= now) else {
                 return true;
-            }
+            };
             match observation.finish(name) {
                 Ok(path) => {
                     info!(profile = %name, model = %path.display(), events = observation.recording.events(), "recorded");
-                    self.completed.insert(name.clone(), observation.until);
+                    self.completed.insert(name.clone(), until);
                     changed = true;
                     false
                 }
@@ -241,6 +274,11 @@ impl Observations {
 }
 
 impl Observation {
+    /// `None` before its start.
+    fn until(&self) -> Option<SystemTime> {
+        Some(self.journal.started()? + self.duration)
+    }
+
     fn add(&mut self, violation: &Violation) {
         let before = self.recording.len();
         let line = serde_json::to_string(violation).expect("a violation holds only strings and numbers");

@@ -4,9 +4,12 @@ use varmor_common::abi;
 use varmor_common::profile::NodeFacts;
 
 use super::*;
-use crate::enforcer::{Absent, Resolution};
+use crate::enforcer::fake::FakeEnforcer;
+use crate::enforcer::{Absent, Enforcer as _, Resolution};
 use crate::events::{Event, Node, raw_event};
 use crate::source::Catalog;
+
+impl Resident for FakeEnforcer {}
 
 const NAME: &str = "varmor-demo-p";
 
@@ -76,6 +79,29 @@ fn recording_goes_on_over_a_restart_and_ends_in_time() {
         Some(Progress::Completed),
         "and stays over"
     );
+}
+
+#[test]
+fn time_runs_from_when_the_kernel_holds_the_profile() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut enforcer = FakeEnforcer::default();
+    let mut observations = Observations::new(folder.path());
+    assert!(!observations.follow(&recorded(1), &mut enforcer, minutes(0)));
+    assert!(
+        !observations.follow(&recorded(1), &mut enforcer, minutes(5)),
+        "its programs are being loaded"
+    );
+    assert_eq!(observations.progress(NAME), Some(Progress::Recording));
+    let said = observations.described(NAME).unwrap();
+    assert!(said.contains("once the kernel holds"), "{said}");
+
+    enforcer.apply(&recorded(1)[0].profile).unwrap();
+    assert!(!observations.follow(&recorded(1), &mut enforcer, minutes(6)));
+    assert!(observations.take(event("/etc/one")).is_none());
+    // Another agent does not start it again.
+    let mut observations = Observations::new(folder.path());
+    assert!(observations.follow(&recorded(1), &mut enforcer, minutes(7)));
+    assert_eq!(observations.progress(NAME), Some(Progress::Completed));
 }
 
 #[test]

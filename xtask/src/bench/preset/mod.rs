@@ -103,7 +103,29 @@ impl Settings {
     }
 }
 
+impl Args {
+    /// An option that the preset would take no notice of.
+    fn without_effect(&self) -> Option<&'static str> {
+        let has_boots = !matches!(self.preset, Preset::Smoke | Preset::SeedResources);
+        let is_of_resources = matches!(self.preset, Preset::SeedResources);
+        [
+            ("--resume", self.resume.is_some() && !has_boots),
+            ("--boots", self.boots.is_some() && !has_boots),
+            (
+                "--suite",
+                !self.suite.is_empty() && !matches!(self.preset, Preset::SeedPts),
+            ),
+            ("--programs", self.programs.is_some() && is_of_resources),
+        ]
+        .into_iter()
+        .find_map(|(option, is_idle)| is_idle.then_some(option))
+    }
+}
+
 pub(super) fn command(args: &Args) -> Result<ExitCode> {
+    if let Some(option) = args.without_effect() {
+        bail!("{option}: this preset has no such choice; leave the option out");
+    }
     tools::need(tools::GUEST)?;
     let settings = Settings {
         scale: args.scale,
@@ -112,9 +134,6 @@ pub(super) fn command(args: &Args) -> Result<ExitCode> {
         programs: hooks::programs(args.programs.as_deref())?,
         resume: args.resume.clone(),
     };
-    if args.resume.is_some() && matches!(args.preset, Preset::Smoke | Preset::SeedResources) {
-        bail!("--resume: this preset has no boots to go on with; begin a new run");
-    }
     match args.preset {
         Preset::SeedPts => pts::run(&settings, &args.suite),
         Preset::SeedUnixbench => unixbench::run(&settings),
@@ -134,5 +153,32 @@ fn closing(kernel: Series, problems: &[String]) -> ExitCode {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::Args;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn options_that_a_preset_does_not_have_are_refused() {
+        let idle = |line: &str| {
+            let words = std::iter::once("preset").chain(line.split(' '));
+            Line::try_parse_from(words).unwrap().args.without_effect()
+        };
+        assert_eq!(idle("seed-resources --scale std --kernel 6.1"), None);
+        assert_eq!(idle("seed-resources --boots 3"), Some("--boots"));
+        assert_eq!(idle("seed-resources --programs out"), Some("--programs"));
+        assert_eq!(idle("smoke --resume a"), Some("--resume"));
+        assert_eq!(idle("seed-unixbench --suite redis"), Some("--suite"));
+        assert_eq!(idle("seed-pts --suite redis --boots 3 --resume a"), None);
     }
 }
