@@ -17,15 +17,18 @@ use crate::{
     maps::{self, state},
     name::{Name, hash_long},
     offsets::{
-        DENTRY_SB, HASH_KEY, MNTNS_EVENT, MNTNS_ROOT, MOUNT_CHILDREN, MOUNT_PARENT, MOUNT_VFSMOUNT,
-        NSPROXY_MNT, SB_MAGIC, SB_ROOT, TASK_NSPROXY, VFSMOUNT_ROOT,
+        DENTRY_SB, HASH_KEY, MNTNS_EVENT, MNTNS_ROOT, MOUNT_CHILDREN, MOUNT_NAMESPACE, MOUNT_PARENT,
+        MOUNT_VFSMOUNT, NSPROXY_MNT, SB_MAGIC, SB_ROOT, TASK_NSPROXY, VFSMOUNT_ROOT,
     },
     path::{climb, fault_of, filesystem, pack},
     step::{enter, may_have, step},
 };
 
-/// Most steps through the tree of mounts; a mount takes one or two.
-const MAX_STEPS: u32 = 1024;
+/// Most times that [`views`] looks at a mount.
+const ROUNDS: u32 = 64;
+/// Most steps from one look to the next; a mount takes one or two. Were the 2,048 steps of both the rounds of one
+/// loop, the verifier would walk them one by one.
+const STEPS: u32 = 32;
 /// Bit of a cursor: the mounts below this one are done.
 const DONE: u64 = 1;
 /// The cursor after a mount that cannot be read: no mount, and none after it.
@@ -76,24 +79,41 @@ pub fn everywhere(subject: &Subject, dentry: u64, request: u32) -> u64 {
     views(dentry, subject.profile.file_start, artefact_request, collected)
 }
 
+/// Adds what the rules say about an object that was opened in another mount namespace, by its names in the current
+/// task's: a server's socket that is mounted into a container has the server's path, and the rules speak of the
+/// container's. Nothing is added for an object that has no name there.
+#[inline(always)]
+pub fn seen(dentry: u64, number: u32, artefact_request: u64, collected: u64) -> u64 {
+    views(dentry, number, artefact_request, collected | SEEN)
+}
+
+/// Whether `mount` belongs to another mount namespace than the current task's; one that cannot be read does.
+#[inline(always)]
+pub fn is_foreign(mount: u64) -> bool {
+    let own = mount - u64::from(MOUNT_VFSMOUNT.load());
+    let theirs = probe::<u64>(own + u64::from(MOUNT_NAMESPACE.load()));
+    theirs.is_none() || theirs != mount_namespace()
+}
+
 /// Adds to `collected` what the file automaton says from state `number` about an object under every name that it has
-/// in the current task's mount namespace. An object without a name there is judged by its place in its filesystem.
+/// in the current task's mount namespace. An object without a name there is judged by its place in its filesystem,
+/// unless `collected` says that it was seen already.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn views(dentry: u64, number: u32, artefact_request: u64, collected: u64) -> u64 {
-    let Some(namespace) = mount_namespace() else {
+    let before = changes();
+    let mut cursor = first_mount();
+    if before == LOST || cursor == LOST {
         return fault(FAULT_READ);
-    };
-    let Some(changes) = probe::<u64>(namespace + u64::from(MNTNS_EVENT.load())) else {
-        return fault(FAULT_READ);
-    };
-    let Some(mut cursor) = probe::<u64>(namespace + u64::from(MNTNS_ROOT.load())) else {
-        return fault(FAULT_READ);
-    };
+    }
     let mut collected = collected;
     let mut i = 0;
-    while i < MAX_STEPS {
+    while i < ROUNDS {
         i += 1;
+        cursor = find(cursor, dentry);
+        if cursor == 0 {
+            break;
+        }
         collected = look(cursor, dentry, number, artefact_request, collected);
         if fault_of(collected & !SEEN) != 0 {
             return collected & !SEEN;
@@ -103,15 +123,52 @@ pub extern "C" fn views(dentry: u64, number: u32, artefact_request: u64, collect
             break;
         }
     }
-    // Asked for again: to keep it across the loop would cost stack that the climb needs.
-    let now = mount_namespace().and_then(|namespace| probe::<u64>(namespace + u64::from(MNTNS_EVENT.load())));
-    if cursor != 0 || now != Some(changes) {
+    if cursor != 0 || changes() != before {
         return fault(FAULT_MOUNTS);
     }
     if collected & SEEN == 0 {
         return inside(dentry, number, artefact_request, collected);
     }
     collected & !SEEN
+}
+
+/// How often the current task's mount namespace has changed; `LOST` if that cannot be read. A function of its own, like
+/// `first_mount`: the climb needs the stack that reading takes.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn changes() -> u64 {
+    mount_namespace()
+        .and_then(|namespace| probe(namespace + u64::from(MNTNS_EVENT.load())))
+        .unwrap_or(LOST)
+}
+
+/// The cursor of the mount at the root of the current task's mount namespace, or `LOST`.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn first_mount() -> u64 {
+    mount_namespace()
+        .and_then(|namespace| probe(namespace + u64::from(MNTNS_ROOT.load())))
+        .unwrap_or(LOST)
+}
+
+/// The next mount from the cursor's on that shows the object, the cursor's own included; 0 = there is none. After
+/// [`STEPS`] steps it ends where it is, at a mount of which [`look`] finds nothing to say.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn find(cursor: u64, dentry: u64) -> u64 {
+    let mut cursor = cursor;
+    let mut i = 0;
+    while i < STEPS {
+        i += 1;
+        if shows(cursor, dentry) != 0 {
+            break;
+        }
+        cursor = next_mount(cursor);
+        if cursor == 0 {
+            break;
+        }
+    }
+    cursor
 }
 
 /// One mount of [`views`]: a function of its own, so that the rounds differ in nothing that the verifier knows.

@@ -20,7 +20,6 @@ mod name;
 mod offsets;
 mod path;
 mod record;
-mod seen;
 mod step;
 mod verdict;
 

@@ -1,5 +1,8 @@
 //! Mount rules: the classes of a call (flags and type) that the source's rules name.
 
+use core::ffi::c_void;
+
+use aya_ebpf::helpers::generated::bpf_probe_read_kernel_str;
 use varmor_common::{
     abi::{
         FAULT_LENGTH, FAULT_READ, FAULT_TABLE, GLOB_DEAD, GLOB_START, MAX_MOUNT_CLASSES, MAX_NAME,
@@ -30,36 +33,40 @@ const UP: u32 = 0x2f_2e2e;
 /// The type that rules see for calls that make no filesystem instance, as in vArmor.
 #[inline(always)]
 pub fn no_type() -> u64 {
-    NameHash::new(HASH_KEY.load())
+    NameHash::new(HASH_KEY.load(), 4)
         .word(u64::from_le_bytes(*b"none\0\0\0\0"))
-        .finish(4)
+        .finish()
 }
 
-/// The hash of a short string at an address (filesystem types have at most 15 bytes in rules); 0 if unreadable.
+/// The hash of a short string at an address, of its first 31 bytes (filesystem types have at most 15 bytes in rules); 0 if
+/// unreadable.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn short_string_hash(address: u64) -> u64 {
-    let mut hash = NameHash::new(HASH_KEY.load());
-    let mut word = 0u64;
-    let mut length = 0u64;
-    while length < 32 {
-        let Some(byte) = probe::<u8>(address + length) else {
-            return 0;
-        };
-        if byte == 0 {
+    let mut words = [0u64; 4];
+    // SAFETY: at most the buffer's bytes are written.
+    let read = unsafe {
+        bpf_probe_read_kernel_str(
+            words.as_mut_ptr().cast::<c_void>(),
+            size_of_val(&words) as u32,
+            address as *const c_void,
+        )
+    };
+    if read <= 0 {
+        return 0;
+    }
+    // The helper counts the trailing zero.
+    let length = read as u64 - 1;
+    let mut hash = NameHash::new(HASH_KEY.load(), length);
+    let mut i = 0u64;
+    while i < 4 {
+        if i * 8 >= length {
             break;
         }
-        word |= u64::from(byte) << ((length & 7) * 8);
-        length += 1;
-        if length & 7 == 0 {
-            hash = hash.word(word);
-            word = 0;
-        }
+        hash = hash.word(words[i as usize]);
+        i += 1;
     }
-    if length & 7 != 0 {
-        hash = hash.word(word);
-    }
-    hash.finish(length)
+    hash.finish()
 }
 
 /// The classes whose source pattern matches the string at an address.

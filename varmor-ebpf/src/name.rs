@@ -21,7 +21,7 @@ pub const INLINE_NAME: u64 = 32;
 /// loader checks). What stands behind the name in its last word is not the name's.
 #[inline(always)]
 pub fn inline_hash(key: u64, dentry: Typed, length: u64) -> u64 {
-    let mut hash = NameHash::new(key);
+    let mut hash = NameHash::new(key, length);
     // SAFETY: `dentry` is a BTF pointer; the words are within the inline array.
     unsafe {
         if length > 0 {
@@ -37,7 +37,7 @@ pub fn inline_hash(key: u64, dentry: Typed, length: u64) -> u64 {
             hash = hash.word(word::<{ patch::DENTRY_NAME_24 }>(dentry) & keep(length - 24));
         }
     }
-    hash.finish(length)
+    hash.finish()
 }
 
 /// By number of bytes: the mask that keeps them. A table, because a shift by a variable number costs five instructions.
@@ -68,7 +68,7 @@ pub fn keep(rest: u64) -> u64 {
 #[inline(never)]
 pub extern "C" fn hash_long(name: u64, length: u32) -> u64 {
     let length = length & 255;
-    let mut hash = NameHash::new(HASH_KEY.load());
+    let mut hash = NameHash::new(HASH_KEY.load(), u64::from(length));
     let mut offset = 0u32;
     while offset < 256 {
         if offset >= length {
@@ -99,7 +99,7 @@ pub extern "C" fn hash_long(name: u64, length: u32) -> u64 {
         }
         offset += 32;
     }
-    hash.finish(u64::from(length))
+    hash.finish()
 }
 
 /// The folder that a dentry is in.
@@ -155,7 +155,7 @@ fn read_symbol(dentry: u64) -> u64 {
     if length >= INLINE_NAME {
         return hash_long(name, length as u32);
     }
-    let mut hash = NameHash::new(key);
+    let mut hash = NameHash::new(key, length);
     if length > 0 {
         hash = hash.word(words[0] & keep(length));
     }
@@ -168,7 +168,7 @@ fn read_symbol(dentry: u64) -> u64 {
     if length > 24 {
         hash = hash.word(words[3] & keep(length - 24));
     }
-    hash.finish(length)
+    hash.finish()
 }
 
 /// The fields of a dentry that a climb needs.

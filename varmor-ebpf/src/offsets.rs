@@ -50,10 +50,8 @@ facts! {
     MOUNT_PARENT: u32,
     MOUNT_VFSMOUNT: u32,
     MOUNT_NAMESPACE: u32,
-    /// The list of the mounts on a mount (`mnt_mounts`), and the place in that list (`mnt_child`).
-    /// `mnt_mounts`; `mnt_child` is 16 bytes behind it, a fact that the loader checks.
+    /// The list of the mounts on a mount (`mnt_mounts`); the place in that list (`mnt_child`) is 16 bytes behind it, a fact that the loader checks.
     MOUNT_CHILDREN: u32,
-    MOUNT_CHILD: u32,
     MNTNS_ROOT: u32,
     MNTNS_SEQ: u32,
     MNTNS_INUM: u32,

@@ -6,8 +6,8 @@
 use varmor_common::{
     abi::{
         AAFS_MAGIC, FAULT_DEPTH, FAULT_DETACHED, FAULT_DISCONNECTED, FAULT_READ, FAULT_TABLE, MASK_ALLOW,
-        MAX_DEPTH, PERM_APPEND, PERM_READ, PERM_STRUCT, PERM_WRITE, PROFILE_FILESYSTEMS, STATE_EMITS, STATE_ENDS,
-        STATE_GLOBS, STATE_MOVES, patch,
+        MAX_DEPTH, PERM_APPEND, PERM_READ, PERM_STRUCT, PERM_WRITE, PROFILE_FILESYSTEMS, STATE_EMITS,
+        STATE_ENDS, STATE_GLOBS, STATE_MOVES, patch,
     },
     matcher::{filesystem_step, filesystem_symbol, merge},
 };
@@ -22,7 +22,7 @@ use crate::{
         ANONYMOUS_BY, DENTRY_NAME, HASH_KEY, HAVE_CAST, ID_MNTNS, ID_MOUNT, ID_VFSMOUNT, MNTNS_INUM,
         MNTNS_SEQ, MOUNT_NAMESPACE, MOUNT_PARENT, MOUNT_VFSMOUNT, VFSMOUNT_ROOT,
     },
-    step::{NO_SYMBOL, Transitions, advance, enter, may_have, step},
+    step::{NO_SYMBOL, Transitions, advance, enter, gather, may_have, step},
 };
 
 /// Collected emissions of a file walk: masks in bits 0..24, a fault in bits 24..32, the site above.
@@ -188,20 +188,10 @@ pub extern "C" fn filesystem(
             done = true;
             break;
         }
-        let next = step(
-            artefact,
-            number,
-            hash_long(fields.name, fields.length),
-            fields.name,
-            fields.length,
-        );
-        if next != number {
-            number = next;
-            let Some(record) = state(artefact, number) else {
-                return fault(false, FAULT_TABLE);
-            };
-            collected = merge(collected, record.now, record.now_site, request);
-        }
+        let symbol = hash_long(fields.name, fields.length);
+        number = step(artefact, number, symbol, fields.name, fields.length);
+        // Where the state stays the same it says once more what it has said already, which changes nothing.
+        collected = enter(artefact, number, collected, request);
         dentry = fields.parent;
         depth += 1;
     }
@@ -292,10 +282,7 @@ pub extern "C" fn climb(dentry: u64, mount: u64, number: u32, artefact_request: 
             }
             at = advance(artefact, (at >> 32) as u32, symbol, name, length);
             if at as u32 & STATE_EMITS != 0 {
-                let Some(record) = state(artefact, (at >> 32) as u32) else {
-                    return fault(classes, FAULT_TABLE);
-                };
-                collected = collect(classes, collected, record.now, record.now_site, request);
+                collected = gather(artefact_request, (at >> 32) as u32, collected);
             }
         }
         dentry = folder;

@@ -9,6 +9,7 @@ use crate::{
     kernel::{mask, probe},
     maps::{self, state},
     offsets::HASH_KEY,
+    path::COLLECT_CLASSES,
 };
 
 #[inline(always)]
@@ -77,6 +78,21 @@ pub extern "C" fn enter(artefact: u32, number: u32, collected: u64, request: u32
     match state(artefact, number) {
         Some(record) => merge(collected, record.now, record.now_site, request),
         None => collected,
+    }
+}
+
+/// As [`enter`] for the walks that may collect mount classes ([`COLLECT_CLASSES`]).
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn gather(artefact_request: u64, number: u32, collected: u64) -> u64 {
+    let Some(record) = state(artefact_request as u32, number) else {
+        return collected;
+    };
+    if artefact_request & COLLECT_CLASSES != 0 {
+        collected | record.now
+    } else {
+        let request = (artefact_request >> 32) as u32 & 0xff;
+        merge(collected, record.now, record.now_site, request)
     }
 }
 

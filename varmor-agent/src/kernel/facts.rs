@@ -31,7 +31,6 @@ const WANTED: &[Wanted] = &[
     ("MOUNT_VFSMOUNT", "mount", &["mnt"]),
     ("MOUNT_NAMESPACE", "mount", &["mnt_ns"]),
     ("MOUNT_CHILDREN", "mount", &["mnt_mounts"]),
-    ("MOUNT_CHILD", "mount", &["mnt_child"]),
     ("MNTNS_ROOT", "mnt_namespace", &["root"]),
     ("MNTNS_INUM", "mnt_namespace", &["ns.inum"]),
     ("BPRM_FILE", "linux_binprm", &["file"]),

@@ -10,12 +10,12 @@ use varmor_common::abi::{EVENT_FILE, FAULT_READ, PERM_WRITE, operation};
 
 use super::subject_or_return;
 use crate::{
+    alias::{is_foreign, seen},
     audit::What,
     identity::Subject,
     kernel::{Typed, pointer, scalar},
     offsets::{HAVE_UNIX_SOCK, PATH_DENTRY, PATH_MNT, SOCKET_SK, UNIX_PATH},
     path::{climb, fault_of, pack, walk},
-    seen::{is_foreign, seen},
     verdict::{ALLOW, file, lost},
 };
 
