@@ -46,6 +46,7 @@ struct Program {
     stack: Vec<u32>,
     verification_ms: u64,
     load_ms: u64,
+    covered_by: Option<String>,
     refused: Option<String>,
 }
 
@@ -63,6 +64,9 @@ impl Program {
         if let Some(reason) = &self.refused {
             let reason = reason.lines().last().unwrap_or_default();
             return format!("refused: {reason}");
+        }
+        if let Some(other) = &self.covered_by {
+            return format!("held by {other}");
         }
         let mark = if self.is_slow() { " **slow**" } else { "" };
         format!(
@@ -173,8 +177,25 @@ mod tests {
             stack: vec![64, 8],
             verification_ms: 10,
             load_ms,
+            covered_by: None,
             refused: None,
         }
+    }
+
+    #[test]
+    fn program_of_a_hook_that_another_covers_is_no_failure() {
+        let covered = Program {
+            covered_by: Some("inode_setattr".to_owned()),
+            ..program(0)
+        };
+        let refused = Program {
+            refused: Some("too complex".to_owned()),
+            ..program(0)
+        };
+        let (text, good) = table(&BTreeMap::from([(Series::V5_10, vec![covered])]));
+        assert!(text.contains("held by inode_setattr") && good);
+        let (text, good) = table(&BTreeMap::from([(Series::V5_10, vec![refused])]));
+        assert!(text.contains("refused: too complex") && !good);
     }
 
     #[test]
