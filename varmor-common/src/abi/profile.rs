@@ -21,9 +21,9 @@ pub const PROFILE_INGRESS: u32 = 1 << 12;
 pub const AAFS_MAGIC: u64 = 0x5a3c_69f0;
 
 /// Slots of the filter in front of the transitions.
-pub const FILTER: usize = 32_768;
+pub const FILTER: usize = 65_536;
 /// Slots of the second filter, which is asked where a slot of the first has several symbols.
-pub const FILTER_SEVERAL: usize = 32_768;
+pub const FILTER_SEVERAL: usize = 16_384;
 pub const MAX_MOUNT_CLASSES: usize = 63;
 /// Most groups of executables with rules of their own.
 pub const MAX_TARGETS: usize = 6;
@@ -112,7 +112,7 @@ pub struct Descriptor {
     pub filter: [u8; FILTER],
     pub filter_several: [u8; FILTER_SEVERAL],
 }
-const _: () = assert!(size_of::<Descriptor>() == 72 + 256 + 48 + 2824 + 1536 + 256 + 32768 + 32768);
+const _: () = assert!(size_of::<Descriptor>() == 72 + 256 + 48 + 2824 + 1536 + 256 + 65_536 + 16_384);
 
 impl Default for Descriptor {
     #[expect(

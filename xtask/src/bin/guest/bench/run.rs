@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeMap, fs, io::Read, thread::sleep, time::Duration};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use super::{
     kept, plan, programs,
     protocol::{Line, Setup, Work},
-    say, stage,
+    raw, say, stage,
     systems::{self, Active},
 };
 
@@ -15,6 +15,10 @@ use super::{
 const SETTLE: Duration = Duration::from_secs(20);
 /// A step of the salt is no part of a tick.
 const SALT: Duration = Duration::from_micros(7300);
+/// A detached program is called until its turn comes in a queue of the kernel, which waits for a grace period each time.
+const DETACHED: Duration = Duration::from_secs(120);
+/// From when the last one has left the list of links.
+const LAST_DETACHED: Duration = Duration::from_secs(2);
 /// Operations for counting the hooks that they pass.
 const COUNTED: u32 = 100;
 
@@ -23,6 +27,7 @@ pub(super) fn run() -> Result<()> {
     stage::prepare()?;
     collect_randomness()?;
     sleep(SETTLE + SALT * plan.salt);
+    let links = raw::links().context("count links")?;
     let mut known = systems::Known::new();
     let mut left = plan
         .systems
@@ -50,7 +55,8 @@ pub(super) fn run() -> Result<()> {
             if plan.count_hooks {
                 count(&active, &plan.operations)?;
             }
-            active.end()
+            active.end()?;
+            wait_until_detached(links)
         });
         if uses_product(&system.setup) {
             left -= 1;
@@ -66,6 +72,23 @@ pub(super) fn run() -> Result<()> {
             })?;
         }
     }
+    Ok(())
+}
+
+/// Until the kernel has only as many links as before: the next system must not pay for this one's programs.
+fn wait_until_detached(before: usize) -> Result<()> {
+    const STEP: Duration = Duration::from_millis(100);
+    let mut waited = Duration::ZERO;
+    while raw::links().context("count links")? > before {
+        ensure!(
+            waited < DETACHED,
+            "programs are still attached {} s after the end",
+            DETACHED.as_secs()
+        );
+        sleep(STEP);
+        waited += STEP;
+    }
+    sleep(LAST_DETACHED);
     Ok(())
 }
 
