@@ -1,7 +1,7 @@
 //! What runs in containers.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, Write as _},
     net::{IpAddr, SocketAddr, TcpStream},
     path::Path,
@@ -66,6 +66,16 @@ pub(super) fn connect(address: IpAddr) {
     println!(
         "{}",
         json!({ "allowed": u8::from(!denied), "denied": u8::from(denied) })
+    );
+}
+
+/// A folder, which is removed again.
+pub(super) fn make(path: &Path) {
+    let made = fs::create_dir(path).is_ok();
+    let _ = fs::remove_dir(path);
+    println!(
+        "{}",
+        json!({ "allowed": u8::from(made), "denied": u8::from(!made) })
     );
 }
 

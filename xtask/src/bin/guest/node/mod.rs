@@ -39,6 +39,8 @@ enum Command {
     Flood { path: PathBuf, times: u64 },
     /// In a container: opens a file now and until it is killed, and counts
     Attack { path: PathBuf, seconds: u64 },
+    /// In a container: makes a folder
+    Make { path: PathBuf },
     /// In a container: connects to an address, where nobody listens
     Connect { address: IpAddr },
 }
@@ -112,6 +114,10 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
         }
         Command::Attack { path, seconds } => {
             inside::attack(path, *seconds);
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Make { path } => {
+            inside::make(path);
             Ok(ExitCode::SUCCESS)
         }
         Command::Connect { address } => {

@@ -1,42 +1,41 @@
 //! What AppArmor and seccomp refuse is in the same log as what BPF refuses.
 
-use std::fs;
+use std::{fs, path::PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::{
     Scale,
-    lab::{self, Claims, GUEST, Node, SHADOW},
+    lab::{self, Claims, GUEST, Node, POLICIES, SHADOW},
 };
-use crate::demo::containers;
+use crate::demo::{containers, survive::replace};
 
 const APP: &str = "node-records";
 const PROFILE: &str = "varmor-cluster-varmor-node-records";
 const LOADED: &str = "/sys/kernel/security/apparmor/profiles";
 const LOG: &str = "/var/log/varmor/violations.log";
+const FILTERED: &str = "node-records-filtered";
+const PLAIN: &str = "node-records-plain";
+const FILTER: &str = "/var/lib/kubelet/seccomp/varmor-cluster-varmor-node-records-filtered";
+/// In the container.
+const FOLDER: &str = "/tmp/made";
 
 pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
     let node = Node::start(scale)?;
+    apparmor(&node, claims)?;
+    drop(node);
+    let node = Node::start(scale)?;
+    seccomp(&node, claims)
+}
+
+fn apparmor(node: &Node, claims: &mut Claims) -> Result<()> {
     lab::write_for(APP, "AppArmor", "disable-access-shadow")?;
     lab::wait("AppArmor has the profile", || {
         let list = fs::read_to_string(LOADED).with_context(|| format!("read {LOADED}"))?;
         Ok(list.lines().any(|line| line.starts_with(PROFILE)))
     })?;
-    let label = format!("app={APP}");
-    containers::ctr(&[
-        "run",
-        "--detach",
-        "--net-host",
-        "--apparmor-profile",
-        PROFILE,
-        "--label",
-        &label,
-        containers::IMAGE,
-        APP,
-        GUEST,
-        "wait",
-    ])?;
+    sleeper(APP, &["--apparmor-profile", PROFILE])?;
     let counts = lab::inside(APP, &["attack", SHADOW, "0"]);
     claims.claim(
         "a denial of AppArmor is in the log, with its rule and its container",
@@ -47,7 +46,7 @@ pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
             );
             let mut found = None;
             lab::wait("the record is in the log", || {
-                found = line()?;
+                found = line(|value| value["enforcer"] == "AppArmor" && value["profileName"] == PROFILE)?;
                 Ok(found.is_some())
             })?;
             ensure!(node.agent.is_alive(), "the agent is dead");
@@ -58,12 +57,69 @@ pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// The line of this container.
-fn line() -> Result<Option<Value>> {
+fn seccomp(node: &Node, claims: &mut Claims) -> Result<()> {
+    let policy = format!(
+        "apiVersion: crd.varmor.org/v1beta1\nkind: VarmorClusterPolicy\nmetadata: {{name: {FILTERED}}}\nspec:\n  target: \
+         {{kind: Pod, selector: {{matchLabels: {{app: {FILTERED}}}}}}}\n  policy:\n    enforcer: Seccomp\n    mode: \
+         EnhanceProtect\n    enhanceProtect:\n      privileged: true\n      auditViolations: true\n      syscallRawRules:\n      \
+         - {{names: [mkdir, mkdirat], action: SCMP_ACT_ERRNO}}\n"
+    );
+    replace(&PathBuf::from(POLICIES).join(format!("{FILTERED}.yaml")), &policy)?;
+    lab::wait("the filter is where runtimes look", || {
+        Ok(fs::metadata(FILTER).is_ok())
+    })?;
+    sleeper(FILTERED, &["--seccomp", "--seccomp-profile", FILTER])?;
+    sleeper(PLAIN, &[])?;
+    let counts = lab::inside(FILTERED, &["make", FOLDER]);
+    let control = lab::inside(PLAIN, &["make", FOLDER]);
+    claims.claim(
+        "a refusal of seccomp is in the log, with its system call and its container",
+        counts.and_then(|counts| {
+            let control = control?;
+            ensure!(lab::number(&control, "/allowed")? == 1, "no filter: {control}");
+            ensure!(
+                lab::number(&counts, "/allowed")? == 0,
+                "the filter let it: {counts}"
+            );
+            let mut found = None;
+            lab::wait("the record is in the log", || {
+                found = line(|value| value["enforcer"] == "Seccomp")?;
+                Ok(found.is_some())
+            })?;
+            ensure!(node.agent.is_alive(), "the agent is dead");
+            let line = found.unwrap_or_default();
+            for (field, expected) in [
+                ("action", "DENIED"),
+                ("policyName", FILTERED),
+                ("policyKind", "VarmorClusterPolicy"),
+                ("containerName", FILTERED),
+            ] {
+                ensure!(line[field] == expected, "{field} is {}: {line}", line[field]);
+            }
+            let call = line["event"]["syscall"].as_str().unwrap_or_default().to_owned();
+            ensure!(call.starts_with("mkdir"), "the event is {}", line["event"]);
+            Ok(call)
+        }),
+    );
+    lab::remove(FILTERED);
+    lab::remove(PLAIN);
+    Ok(())
+}
+
+/// A container that waits, started with these options.
+fn sleeper(name: &str, options: &[&str]) -> Result<()> {
+    let label = format!("app={name}");
+    let head = ["run", "--detach", "--net-host", "--label", &label];
+    let tail = [containers::IMAGE, name, GUEST, "wait"];
+    containers::ctr(&[&head, options, &tail].concat()).map(drop)
+}
+
+/// The first line that is meant.
+fn line(is_meant: impl Fn(&Value) -> bool) -> Result<Option<Value>> {
     let text = fs::read_to_string(LOG).unwrap_or_default();
     for line in text.lines() {
         let value: Value = serde_json::from_str(line).with_context(|| format!("read `{line}`"))?;
-        if value["enforcer"] == "AppArmor" && value["profileName"] == PROFILE {
+        if is_meant(&value) {
             return Ok(Some(value));
         }
     }
