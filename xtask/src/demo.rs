@@ -129,8 +129,22 @@ pub(crate) fn survive_guest(built: &Built, series: Series) -> Result<Guest> {
     Ok(guest)
 }
 
-/// The guest of the suite `node`: the agent as a service, in its full size on request.
-pub(crate) fn node_guest(built: &Built, series: Series, full: bool) -> Result<Guest> {
+/// Parts of the suite `node` by the guest that runs them: about as long as each other.
+const NODE_PARTS: [&[&str]; 2] = [
+    &["starts", "latency", "hostile"],
+    &[
+        "many",
+        "kills",
+        "flood",
+        "records",
+        "behaviour",
+        "addresses",
+        "docker",
+    ],
+];
+
+/// The guests of the suite `node`: the agent as a service, in its full size on request.
+pub(crate) fn node_guests(built: &Built, series: Series, full: bool) -> Result<Vec<Guest>> {
     let full_size = [
         "--starts",
         "1000",
@@ -144,15 +158,21 @@ pub(crate) fn node_guest(built: &Built, series: Series, full: bool) -> Result<Gu
         "100",
     ];
     let size = if full { &full_size[..] } else { &[] };
-    let mut guest = agent_guest(built, series, &[&["node", "run"], size].concat())?;
-    guest.serial = true;
-    guest.timeout = Duration::from_mins(45);
-    if full {
-        // Each container has a shim of its own.
-        guest.memory = 14 << 10;
-        guest.timeout = Duration::from_hours(6);
-    }
-    Ok(guest)
+    let guest = |parts: &[&str]| {
+        let parts: Vec<&str> = parts.iter().flat_map(|part| ["--only", part]).collect();
+        let mut guest = agent_guest(built, series, &[&["node", "run"], size, &parts].concat())?;
+        guest.serial = true;
+        guest.timeout = Duration::from_mins(45);
+        if full {
+            guest.timeout = Duration::from_hours(6);
+            if parts.contains(&"many") {
+                // Each container has a shim of its own.
+                guest.memory = 14 << 10;
+            }
+        }
+        Ok(guest)
+    };
+    NODE_PARTS.iter().map(|parts| guest(parts)).collect()
 }
 
 /// The agent on a kernel that was not told to start `bpf`, as most are not.

@@ -109,7 +109,7 @@ fn jobs(suite: Suite, built: &Built, kernels: &[Series], full: bool) -> Result<V
         }
         Suite::Node => {
             tools::need(tools::CONTAINER_GUEST)?;
-            vec![demo::node_guest(built, Series::V6_1, full)?]
+            demo::node_guests(built, Series::V6_1, full)?
         }
         _ => of_kernels(suite, built, kernels, full)?,
     };
