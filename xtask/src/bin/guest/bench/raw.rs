@@ -204,37 +204,6 @@ pub(super) fn attach(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     owned(result)
 }
 
-/// How many links there are. One whose last holder went away has left this list before its program is detached.
-pub(super) fn links() -> io::Result<usize> {
-    const LINK_GET_NEXT_ID: libc::c_long = 31;
-    #[repr(C)]
-    #[derive(Default)]
-    struct Attributes {
-        start: u32,
-        next: u32,
-        open_flags: u32,
-    }
-    let mut attributes = Attributes::default();
-    let mut count = 0;
-    loop {
-        // SAFETY: the attributes live until the call returns, which fills one of them.
-        let result = unsafe {
-            libc::syscall(
-                libc::SYS_bpf,
-                LINK_GET_NEXT_ID,
-                &raw mut attributes,
-                size_of::<Attributes>(),
-            )
-        };
-        match check(result) {
-            Ok(_) => count += 1,
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(count),
-            Err(error) => return Err(error),
-        }
-        attributes.start = attributes.next;
-    }
-}
-
 fn check(result: libc::c_long) -> io::Result<libc::c_long> {
     if result < 0 {
         Err(io::Error::last_os_error())
