@@ -1,6 +1,7 @@
 //! `bench`: measures operations under enforcers in a guest whose clock counts instructions
 //! (`-icount shift=0`: 1 ns = 1 instruction).
 
+mod attached;
 mod btf;
 mod empty;
 mod features;

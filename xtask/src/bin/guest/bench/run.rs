@@ -2,14 +2,10 @@
 
 use std::{collections::BTreeMap, fs, io::Read, thread::sleep, time::Duration};
 
-use anyhow::{Context, Result, ensure};
-use nix::{
-    errno::Errno,
-    mount::{MsFlags, mount},
-};
+use anyhow::{Context, Result};
 
 use super::{
-    kept, plan, programs,
+    attached, kept, plan, programs,
     protocol::{Line, Setup, Work},
     say, stage,
     systems::{self, Active},
@@ -19,10 +15,6 @@ use super::{
 const SETTLE: Duration = Duration::from_secs(20);
 /// A step of the salt is no part of a tick.
 const SALT: Duration = Duration::from_micros(7300);
-/// A link that is closed leaves the kernel's list of links at once, but its program is called until its turn comes in a
-/// queue, which waits for a grace period each time.
-const DETACHED: Duration = Duration::from_secs(120);
-const TRACEFS: &str = "/sys/kernel/tracing";
 /// Operations for counting the hooks that they pass.
 const COUNTED: u32 = 100;
 
@@ -31,8 +23,8 @@ pub(super) fn run() -> Result<()> {
     stage::prepare()?;
     collect_randomness()?;
     sleep(SETTLE + SALT * plan.salt);
-    mount_tracefs()?;
-    let before = attached()?;
+    attached::prepare()?;
+    let before = attached::count()?;
     let mut known = systems::Known::new();
     let mut left = plan
         .systems
@@ -52,10 +44,6 @@ pub(super) fn run() -> Result<()> {
             }
             let hooks = active.hooks()?;
             if !hooks.is_empty() {
-                ensure!(
-                    attached()? > before,
-                    "the kernel lists no program that it calls: nobody could tell when they are detached"
-                );
                 say(&Line::Note {
                     system: system.name.clone(),
                     text: hooks.join(" "),
@@ -65,7 +53,7 @@ pub(super) fn run() -> Result<()> {
                 count(&active, &plan.operations)?;
             }
             active.end()?;
-            wait_until_detached(before)
+            attached::wait_for(before)
         });
         if uses_product(&system.setup) {
             left -= 1;
@@ -82,37 +70,6 @@ pub(super) fn run() -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Until the kernel calls only as many programs as before: the next system must not pay for this one's.
-fn wait_until_detached(before: usize) -> Result<()> {
-    const STEP: Duration = Duration::from_millis(100);
-    let mut waited = Duration::ZERO;
-    while attached()? > before {
-        ensure!(
-            waited < DETACHED,
-            "programs are still attached {} s after the end",
-            DETACHED.as_secs()
-        );
-        sleep(STEP);
-        waited += STEP;
-    }
-    Ok(())
-}
-
-fn mount_tracefs() -> Result<()> {
-    const NOTHING: Option<&str> = None;
-    match mount(NOTHING, TRACEFS, Some("tracefs"), MsFlags::empty(), NOTHING) {
-        Ok(()) | Err(Errno::EBUSY) => Ok(()),
-        Err(error) => Err(error).context("mount tracefs"),
-    }
-}
-
-/// How many LSM hooks the kernel leads through a program.
-fn attached() -> Result<usize> {
-    let path = format!("{TRACEFS}/enabled_functions");
-    let text = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
-    Ok(text.lines().filter(|line| line.starts_with("bpf_lsm_")).count())
 }
 
 /// Until the kernel has enough randomness, every random number costs it ten thousand instructions, and inodes,

@@ -11,6 +11,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 
 use super::{
+    attached,
     empty::{self, EmptyPrograms},
     kept, priority,
     protocol::{FOLDER, Line, Setup},
@@ -53,8 +54,12 @@ pub(super) fn activate(setup: &Setup, known: &mut Known) -> Result<Active> {
             words(&all)
         }
         Setup::Beside { policy } => {
+            let others = attached::count()?;
             let neighbour = Neighbour::start(policy)?;
-            known.insert(policy.clone(), empty::attached(Path::new(BPFFS))?);
+            let hooks = empty::attached(Path::new(BPFFS))?;
+            // It finds what the run before knew, attaches that as well, and lets go of what its own policy does not need.
+            attached::wait_for(others + hooks.len())?;
+            known.insert(policy.clone(), hooks);
             Active::Beside(neighbour)
         }
         Setup::Empty { policy } => {
