@@ -10,7 +10,7 @@ use nix::{
 };
 
 const TRACEFS: &str = "/sys/kernel/tracing";
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_mins(2);
 const STEP: Duration = Duration::from_millis(100);
 
 pub(super) fn prepare() -> Result<()> {
