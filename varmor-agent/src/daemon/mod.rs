@@ -81,7 +81,7 @@ async fn serve(options: Options, log_level: LogLevel) -> anyhow::Result<()> {
         Enforcers::APPARMOR,
         app_armor.map(|store| Box::new(store) as Box<dyn ProfileStore>),
     );
-    let seccomp = SeccompStore::open(&options.seccomp_dir)
+    let seccomp = SeccompStore::open(&options.seccomp_dir, options.seccomp_flags)
         .map(|store| Box::new(store) as Box<dyn ProfileStore>)
         .map_err(|error| EnforcerError::kernel("open the folder of seccomp profiles", error));
     stores.add(Enforcers::SECCOMP, seccomp);

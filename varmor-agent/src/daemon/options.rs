@@ -9,6 +9,7 @@ use hyper::Uri;
 use serde_json::{Map, Value};
 
 use crate::enforcer::WithoutAgent;
+use crate::enforcer::seccomp::FilterFlags;
 use crate::events::otlp::Endpoint;
 use crate::logging::LogFormat;
 
@@ -100,6 +101,10 @@ pub struct Options {
     /// Folder where container runtimes look for seccomp profiles; only files named `varmor-*` are touched
     #[arg(long, value_name = "DIR", default_value = "/var/lib/kubelet/seccomp")]
     pub seccomp_dir: PathBuf,
+    /// What the runtimes of this node do with a seccomp filter that has flags; only where they take it (runc since 1.2, crun)
+    /// the refusals of policies with `auditViolations` are logged
+    #[arg(long, value_enum, default_value_t)]
+    pub seccomp_flags: FilterFlags,
     /// Folder on the BPF filesystem where programs and maps are pinned
     #[arg(long, value_name = "DIR", default_value = "/sys/fs/bpf/varmor")]
     pub bpffs: PathBuf,

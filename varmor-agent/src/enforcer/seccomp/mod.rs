@@ -10,7 +10,7 @@ mod tests;
 
 pub use cbpf::{Answer, Program};
 pub use check::{Assembled, CheckError, assemble};
-pub use store::{SeccompStore, StoreError};
+pub use store::{FilterFlags, SeccompStore, StoreError};
 
 use varmor_common::compile::seccomp::{Architecture, OciSeccomp};
 

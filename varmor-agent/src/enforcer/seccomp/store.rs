@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 use thiserror::Error;
-use varmor_common::compile::seccomp::OciSeccomp;
+use varmor_common::compile::seccomp::{Flag, OciSeccomp};
 use varmor_common::policy::Enforcers;
 use varmor_common::profile::Profile;
 
@@ -46,23 +46,39 @@ pub enum StoreError {
 pub struct SeccompStore {
     path: PathBuf,
     folder: OwnedFd,
+    flags: FilterFlags,
 }
+
+/// What the container runtimes of this node do with a filter that has flags.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum FilterFlags {
+    /// runc before 1.2 starts no container with such a filter: no policy may ask for the flag that logs what is refused.
+    #[default]
+    Refused,
+    /// runc since 1.2, crun.
+    Taken,
+}
+
+/// Said of each profile that would have had it.
+const NO_LOG: &str = "what seccomp refuses is not in the kernel's audit log: runc before 1.2 starts no container whose filter \
+                      has flags; set --seccomp-flags=taken where the runtimes of this node take them";
 
 impl SeccompStore {
     /// Opens the folder, makes it if it is missing, and removes what a killed agent left unfinished.
-    pub fn open(path: &Path) -> Result<Self, StoreError> {
+    pub fn open(path: &Path, flags: FilterFlags) -> Result<Self, StoreError> {
         let fail = |operation: &str, source: io::Error| StoreError::File {
             operation: operation.to_owned(),
             folder: path.to_owned(),
             source,
         };
         std::fs::create_dir_all(path).map_err(|error| fail("make the folder", error))?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = rustix::fs::open(path, flags, Mode::empty())
+        let mode = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(path, mode, Mode::empty())
             .map_err(|error| fail("open the folder", error.into()))?;
         let store = Self {
             path: path.to_owned(),
             folder,
+            flags,
         };
         for name in store.names(UNFINISHED)? {
             store.unlink(&name)?;
@@ -167,8 +183,14 @@ impl ProfileStore for SeccompStore {
                 )));
             }
         };
+        let mut filter = filter.clone();
+        let logs = filter.flags.contains(&Flag::Log);
+        if self.flags == FilterFlags::Refused {
+            filter.flags.retain(|flag| *flag != Flag::Log);
+        }
+        let is_silent = logs && self.flags == FilterFlags::Refused;
         let skipped = self
-            .write(&profile.name, filter)
+            .write(&profile.name, &filter)
             .map_err(|error| EnforcerError::kernel("hold the policy's filter", error))?;
         let unsupported = |name: String| {
             (
@@ -178,7 +200,11 @@ impl ProfileStore for SeccompStore {
         };
         Ok(Stored {
             rules: filter.rules(),
-            unsupported: skipped.into_iter().map(unsupported).collect(),
+            unsupported: skipped
+                .into_iter()
+                .map(unsupported)
+                .chain(is_silent.then(|| ("auditViolations".to_owned(), NO_LOG.to_owned())))
+                .collect(),
         })
     }
 
@@ -234,7 +260,7 @@ mod tests {
     fn profiles_are_written_listed_and_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("seccomp");
-        let mut store = SeccompStore::open(&path).unwrap();
+        let mut store = SeccompStore::open(&path, FilterFlags::Refused).unwrap();
         store.write("varmor-demo-web", &profile(&["splice"])).unwrap();
         store.write("varmor-demo-web", &profile(&["ptrace"])).unwrap();
         store
@@ -263,7 +289,7 @@ mod tests {
     fn names_that_are_not_ours_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("other.json"), "theirs").unwrap();
-        let mut store = SeccompStore::open(folder.path()).unwrap();
+        let mut store = SeccompStore::open(folder.path(), FilterFlags::Refused).unwrap();
         let long = format!("varmor-{}", "a".repeat(60));
         for name in [
             "other.json",
@@ -289,9 +315,33 @@ mod tests {
     }
 
     #[test]
+    fn flag_that_old_runtimes_refuse_is_written_where_they_take_it_and_told_elsewhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let audited = Profile {
+            name: "varmor-demo-web".to_owned(),
+            seccomp: vec![OciSeccomp {
+                flags: vec![Flag::SpecAllow, Flag::Log],
+                ..profile(&["splice"])
+            }],
+            ..Profile::default()
+        };
+        for (flags, said, written) in [
+            (FilterFlags::Refused, 1, vec![Flag::SpecAllow]),
+            (FilterFlags::Taken, 0, vec![Flag::SpecAllow, Flag::Log]),
+        ] {
+            let mut store = SeccompStore::open(folder.path(), flags).unwrap();
+            let stored = store.apply(&audited).unwrap();
+            assert_eq!(stored.unsupported.len(), said, "{flags:?}");
+            let text = fs::read_to_string(folder.path().join("varmor-demo-web")).unwrap();
+            let read: OciSeccomp = serde_json::from_str(&text).unwrap();
+            assert_eq!(read.flags, written, "{flags:?}");
+        }
+    }
+
+    #[test]
     fn a_bad_profile_never_replaces_a_good_one() {
         let folder = tempfile::tempdir().unwrap();
-        let mut store = SeccompStore::open(folder.path()).unwrap();
+        let mut store = SeccompStore::open(folder.path(), FilterFlags::Refused).unwrap();
         store.write("varmor-demo-web", &profile(&["splice"])).unwrap();
         let mut bad = profile(&["ptrace"]);
         bad.syscalls[0].args.push(Condition::masked(6, 1, 1));
@@ -313,7 +363,7 @@ mod tests {
         symlink(&victim, path.join("varmor-demo-web")).unwrap();
         symlink(&victim, path.join(".varmor-varmor-demo-web")).unwrap();
         fs::write(path.join(".varmor-varmor-old"), "half").unwrap();
-        let mut store = SeccompStore::open(&path).unwrap();
+        let mut store = SeccompStore::open(&path, FilterFlags::Refused).unwrap();
         store.write("varmor-demo-web", &profile(&["splice"])).unwrap();
         assert_eq!(fs::read_to_string(&victim).unwrap(), "untouched");
         assert!(
@@ -327,7 +377,7 @@ mod tests {
     #[test]
     fn a_policy_becomes_the_file_that_its_name_says() {
         let folder = tempfile::tempdir().unwrap();
-        let mut store = SeccompStore::open(folder.path()).unwrap();
+        let mut store = SeccompStore::open(folder.path(), FilterFlags::Refused).unwrap();
         let store: &mut dyn ProfileStore = &mut store;
         let mut policy = Profile {
             name: "varmor-demo-web".to_owned(),
