@@ -69,13 +69,13 @@ pub(super) fn connect(address: IpAddr) {
     );
 }
 
-/// A folder, which is removed again.
+/// Makes a folder and removes it.
 pub(super) fn make(path: &Path) {
     let made = fs::create_dir(path).is_ok();
-    let _ = fs::remove_dir(path);
+    let removed = fs::remove_dir(path).is_ok();
     println!(
         "{}",
-        json!({ "allowed": u8::from(made), "denied": u8::from(!made) })
+        json!({ "made": u8::from(made), "removed": u8::from(removed) })
     );
 }
 

@@ -122,21 +122,15 @@ pub(super) fn kernel_status() -> Result<Value> {
 
 /// A container that sleeps, protected by the policy of its label.
 pub(super) fn sleeper(name: &str, app: &str) -> Result<()> {
+    sleeper_with(name, app, &["--runc-binary", "crun"])
+}
+
+/// The same with other options of `ctr run`; without any, runc starts it.
+pub(super) fn sleeper_with(name: &str, app: &str, options: &[&str]) -> Result<()> {
     let label = format!("app={app}");
-    containers::ctr(&[
-        "run",
-        "--detach",
-        "--net-host",
-        "--runc-binary",
-        "crun",
-        "--label",
-        &label,
-        containers::IMAGE,
-        name,
-        GUEST,
-        "wait",
-    ])
-    .map(drop)
+    let head = ["run", "--detach", "--net-host", "--label", &label];
+    let tail = [containers::IMAGE, name, GUEST, "wait"];
+    containers::ctr(&[&head, options, &tail].concat()).map(drop)
 }
 
 pub(super) fn remove(name: &str) {

@@ -39,7 +39,7 @@ enum Command {
     Flood { path: PathBuf, times: u64 },
     /// In a container: opens a file now and until it is killed, and counts
     Attack { path: PathBuf, seconds: u64 },
-    /// In a container: makes a folder
+    /// In a container: makes a folder and removes it
     Make { path: PathBuf },
     /// In a container: connects to an address, where nobody listens
     Connect { address: IpAddr },

@@ -1,4 +1,4 @@
-//! What AppArmor and seccomp refuse is in the same log as what BPF refuses.
+//! What AppArmor refuses and what a filter of seccomp logs is in the same log as what BPF refuses.
 
 use std::{fs, path::PathBuf};
 
@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::{
     Scale,
-    lab::{self, Claims, GUEST, Node, POLICIES, SHADOW},
+    lab::{self, Claims, Node, POLICIES, SHADOW},
 };
-use crate::demo::{containers, survive::replace};
+use crate::demo::survive::replace;
 
 const APP: &str = "node-records";
 const PROFILE: &str = "varmor-cluster-varmor-node-records";
@@ -35,7 +35,7 @@ fn apparmor(node: &Node, claims: &mut Claims) -> Result<()> {
         let list = fs::read_to_string(LOADED).with_context(|| format!("read {LOADED}"))?;
         Ok(list.lines().any(|line| line.starts_with(PROFILE)))
     })?;
-    sleeper(APP, &["--apparmor-profile", PROFILE])?;
+    lab::sleeper_with(APP, APP, &["--apparmor-profile", PROFILE])?;
     let counts = lab::inside(APP, &["attack", SHADOW, "0"]);
     claims.claim(
         "a denial of AppArmor is in the log, with its rule and its container",
@@ -68,19 +68,21 @@ fn seccomp(node: &Node, claims: &mut Claims) -> Result<()> {
     lab::wait("the filter is where runtimes look", || {
         Ok(fs::metadata(FILTER).is_ok())
     })?;
-    sleeper(FILTERED, &["--seccomp", "--seccomp-profile", FILTER])?;
-    sleeper(PLAIN, &[])?;
+    lab::sleeper_with(FILTERED, FILTERED, &["--seccomp", "--seccomp-profile", FILTER])?;
+    lab::sleeper_with(PLAIN, PLAIN, &[])?;
     let counts = lab::inside(FILTERED, &["make", FOLDER]);
     let control = lab::inside(PLAIN, &["make", FOLDER]);
     claims.claim(
         "what a filter logs is in the log, with its system call and its container, and runc takes an audited policy",
         counts.and_then(|counts| {
             let control = control?;
-            ensure!(lab::number(&control, "/allowed")? == 1, "no filter: {control}");
-            ensure!(
-                lab::number(&counts, "/allowed")? == 0,
-                "the filter let it: {counts}"
-            );
+            for (counts, removed) in [(&control, 1), (&counts, 0)] {
+                ensure!(lab::number(counts, "/made")? == 1, "nothing was made: {counts}");
+                ensure!(
+                    lab::number(counts, "/removed")? == removed,
+                    "{removed} were to be removed: {counts}"
+                );
+            }
             let mut found = None;
             lab::wait("the record is in the log", || {
                 found = line(|value| value["enforcer"] == "Seccomp")?;
@@ -104,14 +106,6 @@ fn seccomp(node: &Node, claims: &mut Claims) -> Result<()> {
     lab::remove(FILTERED);
     lab::remove(PLAIN);
     Ok(())
-}
-
-/// A container that waits, started with these options.
-fn sleeper(name: &str, options: &[&str]) -> Result<()> {
-    let label = format!("app={name}");
-    let head = ["run", "--detach", "--net-host", "--label", &label];
-    let tail = [containers::IMAGE, name, GUEST, "wait"];
-    containers::ctr(&[&head, options, &tail].concat()).map(drop)
 }
 
 /// The first line that is meant.
