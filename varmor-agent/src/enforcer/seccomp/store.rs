@@ -184,11 +184,10 @@ impl ProfileStore for SeccompStore {
             }
         };
         let mut filter = filter.clone();
-        let logs = filter.flags.contains(&Flag::Log);
-        if self.flags == FilterFlags::Refused {
+        let is_silent = self.flags == FilterFlags::Refused && filter.flags.contains(&Flag::Log);
+        if is_silent {
             filter.flags.retain(|flag| *flag != Flag::Log);
         }
-        let is_silent = logs && self.flags == FilterFlags::Refused;
         let skipped = self
             .write(&profile.name, &filter)
             .map_err(|error| EnforcerError::kernel("hold the policy's filter", error))?;

@@ -53,20 +53,12 @@ pub(super) fn activate(setup: &Setup, known: &mut Known) -> Result<Active> {
             all.extend([VARMOR, "run", "--quiet", "--policy", &policy, "--"]);
             words(&all)
         }
-        Setup::Beside { policy } => {
-            let others = attached::count()?;
-            let neighbour = Neighbour::start(policy)?;
-            let hooks = empty::attached(Path::new(BPFFS))?;
-            // It finds what the run before knew, attaches that as well, and lets go of what its own policy does not need.
-            attached::wait_for(others + hooks.len())?;
-            known.insert(policy.clone(), hooks);
-            Active::Beside(neighbour)
-        }
+        Setup::Beside { policy } => Active::Beside(beside(policy, known)?),
         Setup::Empty { policy } => {
             if !known.contains_key(policy) {
-                let neighbour = Neighbour::start(policy)?;
-                known.insert(policy.clone(), empty::attached(Path::new(BPFFS))?);
-                neighbour.end()?;
+                let others = attached::count()?;
+                beside(policy, known)?.end()?;
+                attached::wait_for(others)?;
             }
             let hooks = known.get(policy).filter(|hooks| !hooks.is_empty());
             Active::Empty(EmptyPrograms::attach(
@@ -74,6 +66,17 @@ pub(super) fn activate(setup: &Setup, known: &mut Known) -> Result<Active> {
             )?)
         }
     })
+}
+
+/// A neighbour whose programs the kernel calls, and no others of the product; its hooks are known from now on.
+fn beside(policy: &str, known: &mut Known) -> Result<Neighbour> {
+    let others = attached::count()?;
+    let neighbour = Neighbour::start(policy)?;
+    let hooks = empty::attached(Path::new(BPFFS))?;
+    // It finds what the run before knew, attaches that as well, and lets go of what its own policy does not need.
+    attached::wait_for(others + hooks.len())?;
+    known.insert(policy.to_owned(), hooks);
+    Ok(neighbour)
 }
 
 impl Active {
