@@ -4,6 +4,7 @@ mod apparmor;
 mod catalogue;
 mod compare;
 mod comparison;
+mod composite;
 mod gate;
 mod hooks;
 mod kept;
@@ -41,6 +42,8 @@ enum Command {
     Report(page::Args),
     /// Two runs of a preset, cell by cell
     Compare(compare::Args),
+    /// A result file of the Phoronix Test Suite, or one that a run of seed-pts left, as tables
+    Composite(composite::Args),
     /// What can be measured
     List,
     /// Whether this machine can measure, and what is missing
@@ -59,6 +62,7 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
         Command::Preset(args) => preset::command(args),
         Command::Report(args) => page::command(args),
         Command::Compare(args) => compare::command(args),
+        Command::Composite(args) => composite::command(args),
         Command::List => Ok(catalogue::list()),
         Command::Doctor => catalogue::doctor(),
         Command::Ci(args) => gate::command(args),

@@ -152,6 +152,11 @@ impl Folder {
         &self.0
     }
 
+    /// A file of the preset's own.
+    pub(super) fn file(&self, name: &str, text: &str) -> Result<()> {
+        workspace::write_file(&self.0.join(name), text)
+    }
+
     /// A table as Markdown and CSV.
     pub(super) fn table(&self, name: &str, markdown: &str, csv: &str) -> Result<()> {
         let tables = self.0.join("tables");

@@ -19,7 +19,7 @@ use crate::{
     bench::{
         hooks::{self, Room},
         protocol::Plan,
-        record::{Folder, Summary},
+        record::{Folder, Sample, Summary},
         report::Report,
         stats::Backend,
         systems::{self, NOTHING_AGAIN},
@@ -47,6 +47,8 @@ pub(super) struct Measured {
     pub(super) folder: Folder,
     pub(super) kernel: Series,
     pub(super) summary: Summary,
+    /// Per unit of work.
+    pub(super) samples: Vec<Sample>,
     pub(super) problems: Vec<String>,
 }
 
@@ -114,6 +116,7 @@ impl Programs {
             folder,
             kernel,
             summary,
+            samples,
             problems,
         })
     }

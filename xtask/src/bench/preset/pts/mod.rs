@@ -1,6 +1,7 @@
 //! `preset seed-pts`: programs of a distribution under nothing and under each mode of each enforcer.
 
 mod anchors;
+mod files;
 mod overhead;
 mod suites;
 mod table;
@@ -79,6 +80,7 @@ pub(super) fn run(settings: &Settings, only: &[Name]) -> Result<ExitCode> {
     let (markdown, csv) = overhead::table(summary, &programs.suites);
     folder.table("overhead", &markdown, &csv)?;
     print!("{markdown}");
+    files::write(&measured, &programs.suites, settings.scale)?;
     println!("{}", folder.path().display());
     Ok(super::closing(measured.kernel, &measured.problems))
 }
