@@ -172,7 +172,15 @@ pub(crate) fn node_guests(built: &Built, series: Series, full: bool) -> Result<V
         }
         Ok(guest)
     };
-    NODE_PARTS.iter().map(|parts| guest(parts)).collect()
+    let mut guests = NODE_PARTS
+        .iter()
+        .map(|parts| guest(parts))
+        .collect::<Result<Vec<_>>>()?;
+    let mut idle = agent_guest(built, series, &["node", "run", "--only", "idle"])?;
+    idle.icount = true;
+    idle.smp = 1;
+    guests.push(idle);
+    Ok(guests)
 }
 
 /// The agent on a kernel that was not told to start `bpf`, as most are not.

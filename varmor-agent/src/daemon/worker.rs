@@ -171,7 +171,7 @@ impl Worker {
                     self.answer_starts();
                 }
                 Some(()) = next(self.starts.as_mut()) => self.answer_starts(),
-                Some(()) = next(self.events.as_mut()) => self.drain(),
+                Some(()) = next(self.events.as_mut()) => { self.drain(); }
                 Some(observed) = self.audit.next() => {
                     self.take_record(&observed);
                     self.take_records();
@@ -284,11 +284,15 @@ impl Worker {
 
     /// Begins and ends recordings. A policy whose recording is over refuses nothing and says nothing.
     fn observe(&mut self) {
+        let Some(policies) = &self.policies else { return };
+        let now = SystemTime::now();
+        self.observations.follow(policies, &mut *self.enforcer, now);
+        if self.drain() {
+            self.observations.end(&mut *self.enforcer, now);
+        }
         let Some(policies) = &mut self.policies else {
             return;
         };
-        let now = SystemTime::now();
-        self.observations.follow(policies, &mut *self.enforcer, now);
         for policy in policies {
             if self.observations.is_over(&policy.profile.name) {
                 policy.profile = policy.profile.without_rules();
@@ -354,10 +358,11 @@ impl Worker {
         self.is_retired = true;
     }
 
-    fn drain(&mut self) {
+    /// Takes in what the kernel has written. False if it is too early: an event needs its policy and container.
+    fn drain(&mut self) -> bool {
         let is_complete = self.policies.is_some() && self.listing.containers.is_some();
         if !is_complete && self.started.elapsed() < FIRST_EVENTS {
-            return;
+            return false;
         }
         let mut pending = Vec::new();
         let outcome = self.enforcer.drain(&mut |event| pending.push(event));
@@ -375,6 +380,7 @@ impl Worker {
             }
             Err(error) => self.problem("drain", || error!(%error, "events cannot be read")),
         }
+        true
     }
 
     /// Takes in what the kernel counted instead of writing it.

@@ -31,6 +31,8 @@ pub struct Observations {
     running: BTreeMap<String, Observation>,
     /// Profiles whose time is over, and until when their model may be made of.
     completed: BTreeMap<String, SystemTime>,
+    /// The kernel was told to hand over every event.
+    is_unlimited: bool,
 }
 
 /// A profile that is recorded.
@@ -71,21 +73,16 @@ impl Observations {
             folder: folder.to_owned(),
             running: BTreeMap::new(),
             completed: BTreeMap::new(),
+            is_unlimited: false,
         }
     }
 
-    /// Begins and ends what the policies say. True if a policy has another meaning now than before.
-    pub fn follow(
-        &mut self,
-        policies: &[PolicyObject],
-        enforcer: &mut dyn Resident,
-        now: SystemTime,
-    ) -> bool {
+    /// Begins what the policies say, and drops what they do not say any more.
+    pub fn follow(&mut self, policies: &[PolicyObject], enforcer: &mut dyn Resident, now: SystemTime) {
         let wanted: BTreeMap<&str, (&PolicyObject, Duration)> = policies
             .iter()
             .filter_map(|policy| Some((policy.profile.name.as_str(), (policy, policy.recorded_for?))))
             .collect();
-        let was_recording = !self.running.is_empty();
         self.running.retain(|name, observation| {
             let is_wanted = wanted.contains_key(name.as_str());
             if !is_wanted {
@@ -100,15 +97,8 @@ impl Observations {
             self.begin(name, policy, duration, now);
         }
         self.start(enforcer, now);
-        let changed = self.end(enforcer, now);
         self.watch_calls(enforcer);
-        let is_recording = !self.running.is_empty();
-        if was_recording != is_recording
-            && let Err(error) = enforcer.record_everything(is_recording)
-        {
-            warn!(%error, "the limit of events cannot be set; some may be missing in the recording");
-        }
-        changed
+        self.set_limit(enforcer);
     }
 
     /// What becomes of the policy of a profile; `None` if it is not recorded.
@@ -227,8 +217,9 @@ impl Observations {
         }
     }
 
-    /// Makes models of what is over.
-    fn end(&mut self, enforcer: &mut dyn Resident, now: SystemTime) -> bool {
+    /// Makes models of what is over. To be called when the kernel's events were taken in: those of a time without an agent
+    /// belong to the recording as well. True if a policy has another meaning now than before.
+    pub fn end(&mut self, enforcer: &mut dyn Resident, now: SystemTime) -> bool {
         let activity = enforcer.activity().unwrap_or_default();
         let mut changed = false;
         self.running.retain(|name, observation| {
@@ -249,7 +240,20 @@ impl Observations {
                 }
             }
         });
+        self.set_limit(enforcer);
         changed
+    }
+
+    /// While something is recorded the kernel leaves no event out.
+    fn set_limit(&mut self, enforcer: &mut dyn Resident) {
+        let is_recording = !self.running.is_empty();
+        if self.is_unlimited == is_recording {
+            return;
+        }
+        self.is_unlimited = is_recording;
+        if let Err(error) = enforcer.record_everything(is_recording) {
+            warn!(%error, "the limit of events cannot be set; some may be missing in the recording");
+        }
     }
 
     fn watch_calls(&mut self, enforcer: &dyn Resident) {

@@ -43,6 +43,17 @@ fn event(path: &str) -> Violation {
     )
 }
 
+/// What the agent does each time: policies first, then what the kernel has, then the end.
+fn follow(
+    observations: &mut Observations,
+    policies: &[PolicyObject],
+    enforcer: &mut dyn Resident,
+    now: SystemTime,
+) -> bool {
+    observations.follow(policies, enforcer, now);
+    observations.end(enforcer, now)
+}
+
 fn minutes(number: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_mins(1000 + number)
 }
@@ -52,16 +63,31 @@ fn recording_goes_on_over_a_restart_and_ends_in_time() {
     let folder = tempfile::tempdir().unwrap();
     let mut enforcer = Absent::new("no kernel".to_owned());
     let mut observations = Observations::new(folder.path());
-    assert!(!observations.follow(&recorded(10), &mut enforcer, minutes(0)));
+    assert!(!follow(
+        &mut observations,
+        &recorded(10),
+        &mut enforcer,
+        minutes(0)
+    ));
     assert_eq!(observations.progress(NAME), Some(Progress::Recording));
     assert!(observations.take(event("/etc/one")).is_none(), "it is not logged");
 
     let mut observations = Observations::new(folder.path());
-    assert!(!observations.follow(&recorded(10), &mut enforcer, minutes(6)));
+    assert!(!follow(
+        &mut observations,
+        &recorded(10),
+        &mut enforcer,
+        minutes(6)
+    ));
     assert!(observations.take(event("/etc/two")).is_none());
-    assert!(!observations.follow(&recorded(10), &mut enforcer, minutes(9)));
+    assert!(!follow(
+        &mut observations,
+        &recorded(10),
+        &mut enforcer,
+        minutes(9)
+    ));
     assert!(
-        observations.follow(&recorded(10), &mut enforcer, minutes(10)),
+        follow(&mut observations, &recorded(10), &mut enforcer, minutes(10)),
         "ten minutes after the first start"
     );
     assert_eq!(observations.progress(NAME), Some(Progress::Completed));
@@ -73,7 +99,7 @@ fn recording_goes_on_over_a_restart_and_ends_in_time() {
     assert!(observations.take(event("/etc/three")).is_some(), "it is over");
 
     let mut observations = Observations::new(folder.path());
-    observations.follow(&recorded(10), &mut enforcer, minutes(11));
+    follow(&mut observations, &recorded(10), &mut enforcer, minutes(11));
     assert_eq!(
         observations.progress(NAME),
         Some(Progress::Completed),
@@ -82,13 +108,33 @@ fn recording_goes_on_over_a_restart_and_ends_in_time() {
 }
 
 #[test]
+fn what_the_kernel_kept_while_no_agent_was_there_is_in_a_model_whose_time_is_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut enforcer = Absent::new("no kernel".to_owned());
+    let mut observations = Observations::new(folder.path());
+    follow(&mut observations, &recorded(10), &mut enforcer, minutes(0));
+
+    let mut observations = Observations::new(folder.path());
+    observations.follow(&recorded(10), &mut enforcer, minutes(30));
+    assert!(observations.take(event("/etc/late")).is_none());
+    assert!(observations.end(&mut enforcer, minutes(30)));
+    let model = std::fs::read_to_string(folder.path().join(NAME).join("model.yaml")).unwrap();
+    assert!(model.contains("/etc/late"), "{model}");
+}
+
+#[test]
 fn time_runs_from_when_the_kernel_holds_the_profile() {
     let folder = tempfile::tempdir().unwrap();
     let mut enforcer = FakeEnforcer::default();
     let mut observations = Observations::new(folder.path());
-    assert!(!observations.follow(&recorded(1), &mut enforcer, minutes(0)));
+    assert!(!follow(
+        &mut observations,
+        &recorded(1),
+        &mut enforcer,
+        minutes(0)
+    ));
     assert!(
-        !observations.follow(&recorded(1), &mut enforcer, minutes(5)),
+        !follow(&mut observations, &recorded(1), &mut enforcer, minutes(5)),
         "its programs are being loaded"
     );
     assert_eq!(observations.progress(NAME), Some(Progress::Recording));
@@ -96,11 +142,16 @@ fn time_runs_from_when_the_kernel_holds_the_profile() {
     assert!(said.contains("once the kernel holds"), "{said}");
 
     enforcer.apply(&recorded(1)[0].profile).unwrap();
-    assert!(!observations.follow(&recorded(1), &mut enforcer, minutes(6)));
+    assert!(!follow(
+        &mut observations,
+        &recorded(1),
+        &mut enforcer,
+        minutes(6)
+    ));
     assert!(observations.take(event("/etc/one")).is_none());
     // Another agent does not start it again.
     let mut observations = Observations::new(folder.path());
-    assert!(observations.follow(&recorded(1), &mut enforcer, minutes(7)));
+    assert!(follow(&mut observations, &recorded(1), &mut enforcer, minutes(7)));
     assert_eq!(observations.progress(NAME), Some(Progress::Completed));
 }
 
@@ -109,16 +160,16 @@ fn removed_policy_drops_the_recording_and_keeps_the_model() {
     let folder = tempfile::tempdir().unwrap();
     let mut enforcer = Absent::new("no kernel".to_owned());
     let mut observations = Observations::new(folder.path());
-    observations.follow(&recorded(10), &mut enforcer, minutes(0));
+    follow(&mut observations, &recorded(10), &mut enforcer, minutes(0));
     observations.take(event("/etc/one"));
-    observations.follow(&[], &mut enforcer, minutes(1));
+    follow(&mut observations, &[], &mut enforcer, minutes(1));
     assert_eq!(observations.progress(NAME), None);
     assert!(!folder.path().join(NAME).exists());
 
-    observations.follow(&recorded(1), &mut enforcer, minutes(2));
+    follow(&mut observations, &recorded(1), &mut enforcer, minutes(2));
     observations.take(event("/etc/two"));
-    observations.follow(&recorded(1), &mut enforcer, minutes(3));
-    observations.follow(&[], &mut enforcer, minutes(4));
+    follow(&mut observations, &recorded(1), &mut enforcer, minutes(3));
+    follow(&mut observations, &[], &mut enforcer, minutes(4));
     let model = std::fs::read_to_string(folder.path().join(NAME).join("model.yaml")).unwrap();
     assert!(
         model.contains("/etc/two") && !model.contains("/etc/one"),
@@ -131,9 +182,9 @@ fn shorter_time_ends_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let mut enforcer = Absent::new("no kernel".to_owned());
     let mut observations = Observations::new(folder.path());
-    observations.follow(&recorded(10), &mut enforcer, minutes(0));
+    follow(&mut observations, &recorded(10), &mut enforcer, minutes(0));
     observations.take(event("/etc/one"));
-    assert!(observations.follow(&recorded(2), &mut enforcer, minutes(3)));
+    assert!(follow(&mut observations, &recorded(2), &mut enforcer, minutes(3)));
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
     let policy = format!(
         "apiVersion: crd.varmor.org/v1beta1\nkind: VarmorClusterPolicy\nmetadata: {{name: {APP}}}\nspec:\n  target: \
          {{kind: Pod, selector: {{matchLabels: {{app: {APP}}}}}}}\n  policy: {{enforcer: BPF, mode: BehaviorModeling, \
-         modelingOptions: {{duration: 2}}}}\n"
+         modelingOptions: {{duration: 3}}}}\n"
     );
     replace(&PathBuf::from(POLICIES).join(format!("{APP}.yaml")), &policy)?;
     lab::wait("the policy is in the kernel", || {
@@ -41,6 +41,10 @@ pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
     let node = Node::again(scale)?;
     lab::inside(APP, &["attack", SECOND, "0"])?;
     let model = folder.join("model.yaml");
+    ensure!(
+        !model.exists(),
+        "the recording was over before the container did anything again"
+    );
     lab::wait("the time is over", || Ok(model.exists()))?;
     lab::wait("a policy whose recording is over is in force", || {
         Ok(lab::only_policy()?["enforced"] == "current")

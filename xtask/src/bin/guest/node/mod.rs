@@ -6,6 +6,7 @@ mod behaviour;
 mod docker;
 mod flood;
 mod hostile;
+mod idle;
 mod inside;
 mod kills;
 mod lab;
@@ -102,6 +103,8 @@ enum Part {
     WithoutBpf,
     /// Asked for by the benchmark of the same name
     Resources,
+    /// Asked for where the clock counts instructions
+    Idle,
 }
 
 pub(crate) fn command(args: &Args) -> Result<ExitCode> {
@@ -132,7 +135,7 @@ type Run = fn(&Scale, &mut lab::Claims) -> Result<()>;
 fn run(scale: &Scale) -> Result<ExitCode> {
     containers::import(&scale.image)?;
     let mut claims = lab::Claims::new("agent");
-    let parts: [(Part, Run); 12] = [
+    let parts: [(Part, Run); 13] = [
         (Part::Starts, starts::run),
         (Part::Kills, kills::run),
         (Part::Hostile, hostile::run),
@@ -145,10 +148,11 @@ fn run(scale: &Scale) -> Result<ExitCode> {
         (Part::Docker, docker::run),
         (Part::WithoutBpf, without_bpf::run),
         (Part::Resources, resources::run),
+        (Part::Idle, idle::run),
     ];
     for (part, run) in parts {
         let is_asked = if scale.only.is_empty() {
-            !matches!(part, Part::WithoutBpf | Part::Resources)
+            !matches!(part, Part::WithoutBpf | Part::Resources | Part::Idle)
         } else {
             scale.only.contains(&part)
         };

@@ -30,6 +30,31 @@ pub(super) fn idle(node: &Node) -> Result<f64> {
     Ok((processor(node)? - before) / IDLE.as_secs_f64())
 }
 
+/// Nanoseconds of a processor that it used in a second without work, which are instructions where the clock counts these.
+/// The scheduler's own figure: a second has too few ticks of the clock.
+pub(super) fn idle_time(node: &Node) -> Result<u64> {
+    let before = scheduled(node)?;
+    thread::sleep(IDLE);
+    Ok((scheduled(node)? - before) / IDLE.as_secs())
+}
+
+/// The first field of `schedstat` of every thread (Linux, `Documentation/scheduler/sched-stats.rst`): its time on a processor.
+fn scheduled(node: &Node) -> Result<u64> {
+    let folder = format!("/proc/{}/task", node.agent.pid());
+    let threads = fs::read_dir(&folder).with_context(|| format!("read {folder}"))?;
+    let mut sum = 0;
+    for thread in threads {
+        let path = thread?.path().join("schedstat");
+        let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+        let time = text
+            .split_whitespace()
+            .next()
+            .and_then(|word| word.parse::<u64>().ok());
+        sum += time.with_context(|| format!("read `{text}` of {}", path.display()))?;
+    }
+    Ok(sum)
+}
+
 /// Seconds of a processor since its start.
 pub(super) fn processor(node: &Node) -> Result<f64> {
     let path = format!("/proc/{}/stat", node.agent.pid());
