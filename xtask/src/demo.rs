@@ -176,10 +176,16 @@ pub(crate) fn node_guests(built: &Built, series: Series, full: bool) -> Result<V
         .iter()
         .map(|parts| guest(parts))
         .collect::<Result<Vec<_>>>()?;
-    let mut idle = agent_guest(built, series, &["node", "run", "--only", "idle"])?;
-    idle.icount = true;
-    idle.smp = 1;
-    guests.push(idle);
+    let words = ["node", "run", "--counted", "--changes", "100"];
+    let mut counted = agent_guest(
+        built,
+        series,
+        &[&words[..], &["--only", "latency", "--only", "idle"]].concat(),
+    )?;
+    counted.icount = true;
+    counted.smp = 1;
+    counted.timeout = Duration::from_mins(45);
+    guests.push(counted);
     Ok(guests)
 }
 

@@ -3,6 +3,7 @@
 use std::{
     fmt, fs,
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
@@ -67,10 +68,14 @@ pub(crate) struct Kernel {
     pub(crate) folder: PathBuf,
 }
 
+static FETCHING: Mutex<()> = Mutex::new(());
+
 impl Kernel {
     /// Opens a kernel of the cache, fetching it first if it is not there.
     pub(crate) fn open(series: Series) -> Result<Self> {
         let parent = workspace::cache().join("kernels").join(series.name());
+        // Of two guests one fetches and the other waits: a suite's package lists have one reader at a time.
+        let _one = FETCHING.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kernel) = newest_cached(series, &parent)? {
             return Ok(kernel);
         }

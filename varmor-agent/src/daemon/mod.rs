@@ -113,7 +113,7 @@ async fn source(options: &Options, rescan: mpsc::Sender<()>) -> anyhow::Result<(
     if let Some(path) = &options.policy_dir {
         let catalog = Catalog::new(node::facts());
         let folder = folder::Folder::new(path.clone(), &options.state_dir, catalog);
-        let watch = tokio::spawn(folder::watch(path.clone(), rescan));
+        let watch = tokio::spawn(folder.watch(rescan));
         return Ok((Source::Folder(folder), watch));
     }
     let access = options

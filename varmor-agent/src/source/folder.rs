@@ -3,28 +3,26 @@
 //! Works with files that are written in place, replaced by a rename, or reached through the symbolic links of a
 //! `ConfigMap` volume (`..data`).
 
+mod watch;
+
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::time::{Duration, SystemTime};
 
-use futures_util::StreamExt as _;
-use inotify::{Inotify, WatchMask};
 use thiserror::Error;
 use tokio::sync::mpsc;
-use tokio::time::{sleep, timeout};
-use tracing::{debug, warn};
+use tracing::debug;
 
+use self::watch::Finished;
 use super::Scan;
 use super::catalog::{Catalog, FileText};
 use super::last_good::LastGood;
 
-/// Reading again without an event: a link target outside of the folder, a folder that was replaced.
-const RESCAN: Duration = Duration::from_secs(2);
-/// A file that changed this recently may still be being written.
+/// A file that changed this recently may still be being written, unless its writer was seen to end.
 const SETTLE: Duration = Duration::from_millis(60);
 /// Larger files are refused by the parser anyway.
 const MAX_FILE: u64 = 4 << 20;
@@ -51,6 +49,7 @@ pub struct Folder {
     catalog: Catalog,
     signatures: BTreeMap<String, Option<Signature>>,
     texts: BTreeMap<String, FileText>,
+    finished: Finished,
     scanned: bool,
 }
 
@@ -73,6 +72,7 @@ impl Folder {
             catalog,
             signatures: BTreeMap::new(),
             texts: BTreeMap::new(),
+            finished: Finished::default(),
             scanned: false,
         }
     }
@@ -80,6 +80,11 @@ impl Folder {
     #[must_use]
     pub fn catalog(&self) -> &Catalog {
         &self.catalog
+    }
+
+    /// Watches the folder: sends a message whenever it should be scanned, and ends when nobody listens any more.
+    pub fn watch(&self, rescan: mpsc::Sender<()>) -> impl Future<Output = ()> + Send + use<> {
+        watch::watch(self.path.clone(), rescan, self.finished.clone())
     }
 
     /// Reads what changed. An error leaves everything as it was: a folder that cannot be listed is not a
@@ -91,6 +96,7 @@ impl Folder {
             self.restore(&names);
         }
         let now = SystemTime::now();
+        let finished = self.finished.take();
         let mut dirty = !self.scanned || self.texts.keys().any(|name| !names.contains(name));
         self.texts.retain(|name, _| names.contains(name));
         self.signatures.retain(|name, _| names.contains(name));
@@ -103,6 +109,7 @@ impl Folder {
             if signature
                 .as_ref()
                 .is_some_and(|signature| signature.is_younger(SETTLE, now))
+                && !finished.contains(OsStr::new(&name))
             {
                 scan.unsettled = true;
                 if self.texts.contains_key(&name) {
@@ -221,57 +228,6 @@ fn read(path: &Path) -> FileText {
         .read_to_end(&mut bytes)
         .map_err(explain)?;
     Ok(bytes)
-}
-
-/// Sends a message whenever the folder should be scanned; ends when nobody listens any more.
-pub async fn watch(path: PathBuf, rescan: mpsc::Sender<()>) {
-    let mut reported = false;
-    while rescan.send(()).await.is_ok() {
-        match watch_once(&path, &rescan).await {
-            Ok(()) => reported = false,
-            Err(error) => {
-                if !reported {
-                    warn!(path = %path.display(), %error, "policy folder is not watched, only read every two seconds");
-                    reported = true;
-                }
-                sleep(RESCAN).await;
-            }
-        }
-    }
-}
-
-/// Returns when the watch has to be set up anew.
-async fn watch_once(path: &Path, rescan: &mpsc::Sender<()>) -> io::Result<()> {
-    let inode = fs::metadata(path)?.ino();
-    let inotify = Inotify::init()?;
-    inotify.watches().add(
-        path,
-        WatchMask::CLOSE_WRITE
-            | WatchMask::CREATE
-            | WatchMask::MOVE
-            | WatchMask::DELETE
-            | WatchMask::DELETE_SELF
-            | WatchMask::MOVE_SELF
-            | WatchMask::ATTRIB,
-    )?;
-    // The time between the last scan and the watch.
-    if rescan.send(()).await.is_err() {
-        return Ok(());
-    }
-    let mut events = pin!(inotify.into_event_stream([0; 4096])?);
-    loop {
-        if let Ok(event) = timeout(RESCAN, events.next()).await
-            && event.transpose()?.is_none()
-        {
-            return Ok(());
-        }
-        if rescan.send(()).await.is_err() {
-            return Ok(());
-        }
-        if fs::metadata(path)?.ino() != inode {
-            return Ok(());
-        }
-    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use std::{
     process::ExitCode,
     str::FromStr,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::{Duration, Instant},
@@ -91,6 +91,9 @@ impl FromStr for Share {
         }
     }
 }
+
+/// Images are made once, by one guest while the others wait for it.
+static MAKING: Mutex<()> = Mutex::new(());
 
 /// What to boot and what to run in it.
 #[derive(Clone)]
@@ -172,6 +175,7 @@ impl Guest {
     fn run_with(&self, accel: accel::Accel, sink: &mut dyn FnMut(&[u8])) -> Result<Outcome> {
         let kernel = Kernel::open(self.kernel)?;
         let disks = if self.rootfs {
+            let _one = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
             rootfs::disks(&kernel)?
         } else {
             Vec::new()

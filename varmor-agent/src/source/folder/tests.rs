@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::symlink;
 
+use inotify::EventMask;
 use varmor_common::profile::NodeFacts;
 
 use super::*;
@@ -174,7 +175,7 @@ fn pipe_is_refused_without_blocking() {
 async fn rename_into_the_folder_wakes_the_watch() {
     let lab = Lab::new();
     let (sender, mut receiver) = mpsc::channel(1);
-    let task = tokio::spawn(watch(lab.policies.clone(), sender));
+    let task = tokio::spawn(lab.folder.watch(sender));
     receiver.recv().await.unwrap();
     receiver.recv().await.unwrap();
     let started = std::time::Instant::now();
@@ -182,8 +183,58 @@ async fn rename_into_the_folder_wakes_the_watch() {
     fs::rename(lab.state.with_extension("new"), lab.policies.join("a.yaml")).unwrap();
     receiver.recv().await.unwrap();
     assert!(
-        started.elapsed() < RESCAN / 2,
+        started.elapsed() < watch::RESCAN / 2,
         "woken by the rename and not by the timer"
     );
     task.abort();
+}
+
+#[tokio::test]
+async fn watch_tells_of_files_that_are_complete() {
+    let lab = Lab::new();
+    let (sender, mut rescans) = mpsc::channel(1);
+    let watch = tokio::spawn(lab.folder.watch(sender));
+    // The second one comes when the watch is set up.
+    for _ in 0..2 {
+        assert_eq!(rescans.recv().await, Some(()));
+    }
+    let other = lab.policies.join(".a.yaml.new");
+    fs::write(&other, GOOD).unwrap();
+    fs::rename(&other, lab.policies.join("a.yaml")).unwrap();
+    let told = async {
+        while !lab.folder.finished.take().contains(OsStr::new("a.yaml")) {
+            rescans.recv().await.expect("the watch has ended");
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), told)
+        .await
+        .expect("the watch does not tell of it");
+    watch.abort();
+}
+
+#[test]
+fn file_that_is_still_written_is_left_for_later() {
+    let mut lab = Lab::new();
+    let path = lab.policies.join("a.yaml");
+    fs::write(&path, GOOD).unwrap();
+    lab.scan();
+    let (name, finished) = (Some(OsStr::new("a.yaml")), lab.folder.finished.clone());
+    let mut scan_after = |masks: &[EventMask], text: &str| {
+        for mask in masks {
+            finished.follow(*mask, name);
+        }
+        fs::write(&path, text).unwrap();
+        lab.folder.scan().unwrap().unsettled
+    };
+    let other = GOOD.replace("AlwaysAllow", "RuntimeDefault");
+    assert!(
+        scan_after(&[EventMask::MODIFY], &other),
+        "nobody has said that it is complete"
+    );
+    assert!(
+        scan_after(&[EventMask::CLOSE_WRITE, EventMask::MODIFY], GOOD),
+        "somebody writes again"
+    );
+    assert!(!scan_after(&[EventMask::MODIFY, EventMask::CLOSE_WRITE], &other));
+    assert!(scan_after(&[], GOOD), "it was said of the version before");
 }

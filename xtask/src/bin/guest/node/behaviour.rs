@@ -17,7 +17,9 @@ const APP: &str = "node-behaviour";
 const PROFILE: &str = "varmor-cluster-varmor-node-behaviour";
 const FOLDER: &str = "/var/lib/varmor/models";
 /// Read after the agent was killed.
-const SECOND: &str = "/etc/hostname";
+const SECOND: &str = "/etc/group";
+/// Never read while it was recorded.
+const NEVER: &str = "/etc/passwd";
 
 pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
     let node = Node::start(scale)?;
@@ -76,7 +78,7 @@ pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
             );
             replace(&PathBuf::from(POLICIES).join(format!("{APP}.yaml")), &policy)?;
             lab::wait("what was never done is refused", || {
-                let counts = lab::inside(APP, &["attack", "/etc/os-release", "0"])?;
+                let counts = lab::inside(APP, &["attack", NEVER, "0"])?;
                 Ok(lab::number(&counts, "/allowed")? == 0)
             })?;
             let counts = lab::inside(APP, &["attack", SHADOW, "0"])?;

@@ -79,17 +79,25 @@ pub(super) fn make(path: &Path) {
     );
 }
 
-pub(super) fn attack(path: &Path, seconds: u64) {
+pub(super) fn attack(path: &Path, seconds: u64) -> Result<ExitCode> {
     let (mut allowed, mut denied) = (0_u64, 0_u64);
     let start = Instant::now();
     loop {
         match File::open(path) {
             Ok(_) => allowed += 1,
-            Err(_) => denied += 1,
+            Err(error) if is_refusal(&error) => denied += 1,
+            // What is not there is refused by nobody.
+            Err(error) => return Err(error).with_context(|| format!("open {}", path.display())),
         }
         if start.elapsed() >= Duration::from_secs(seconds) {
             break;
         }
     }
     println!("{}", json!({ "allowed": allowed, "denied": denied }));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// EACCES of a rule, or EPERM: the start gate's.
+fn is_refusal(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::PermissionDenied
 }

@@ -79,6 +79,9 @@ struct Scale {
     /// Policy changes whose time is taken
     #[arg(long, default_value_t = 20)]
     changes: usize,
+    /// The guest's clock counts instructions: its times are those of a processor of 1 GHz, not of an emulated one
+    #[arg(long)]
+    counted: bool,
     /// The enforcer of the part `resources`
     #[arg(long, default_value = "BPF")]
     enforcer: String,
@@ -115,10 +118,7 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
             inside::flood(path, *times);
             Ok(ExitCode::SUCCESS)
         }
-        Command::Attack { path, seconds } => {
-            inside::attack(path, *seconds);
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::Attack { path, seconds } => inside::attack(path, *seconds),
         Command::Make { path } => {
             inside::make(path);
             Ok(ExitCode::SUCCESS)
