@@ -220,7 +220,9 @@ pub(crate) fn resources_guest(
             &containers,
         ],
     )?;
-    guest.serial = true;
+    guest.icount = true;
+    guest.smp = 1;
+    guest.timeout = Duration::from_mins(45);
     if enforcer != "BPF" {
         WITHOUT_BPF.clone_into(&mut guest.lsm);
     }

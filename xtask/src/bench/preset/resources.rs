@@ -2,7 +2,8 @@
 //! one of these nodes, beside the quotas of the seed.
 //!
 //! The controller runs on this machine, at a real API server and with simulated nodes; agents run in a guest with
-//! containerd, so their seconds are those of an emulated processor, 20 to 30 times slower. The two are never compared.
+//! containerd, whose clock counts instructions: their seconds are those of a processor that runs 10⁹ of them. The two are never
+//! compared.
 
 use std::{fmt::Write, process::ExitCode};
 
@@ -24,7 +25,7 @@ use crate::{
 };
 
 const SUITE: &str = "resources";
-const UNIT: &str = "see the column; seconds of agents are those of an emulated processor";
+const UNIT: &str = "see the column; a second of an agent is 10⁹ guest instructions";
 const PODS_PER_NODE: u32 = 32;
 
 /// A row of the seed's table, with its quotas: limit and request.
@@ -61,20 +62,24 @@ struct Column {
 }
 
 const KIB_TO_MIB: f64 = 1.0 / 1024.0;
+/// Of a processor that runs an instruction in a nanosecond.
+const INSTRUCTIONS_TO_SECONDS: f64 = 1e-9;
+/// The same in a second, as thousandths.
+const INSTRUCTIONS_TO_MILLIS: f64 = 1e-6;
 const COLUMNS: [Column; 4] = [
     Column {
         title: "CPU for the work, s",
         workload: "cpu-work",
         manager: Ok("/apply/controllerCpuSeconds"),
-        agent: Ok("/workSeconds"),
-        factors: [1.0, 1.0],
+        agent: Ok("/workInstructions"),
+        factors: [1.0, INSTRUCTIONS_TO_SECONDS],
     },
     Column {
         title: "CPU at rest, m",
         workload: "cpu-rest",
         manager: Err("its nodes never rest"),
-        agent: Ok("/idleShare"),
-        factors: [1.0, 1000.0],
+        agent: Ok("/idleInstructionsPerSecond"),
+        factors: [1.0, INSTRUCTIONS_TO_MILLIS],
     },
     Column {
         title: "RSS after the work, MiB",
@@ -197,7 +202,7 @@ fn cells(row: &Row, figures: &Value, kernel: Series) -> Vec<Cell> {
 fn tables(summary: &Summary, nodes: u32, pods: u32) -> (String, String) {
     let mut markdown = format!(
         "# What one policy for {pods} pods on {nodes} nodes takes\n\nThe controller on this machine, an agent with {PODS_PER_NODE} \
-         containers in a guest with kernel {} (an emulated processor).\n\n| |",
+         containers in a guest with kernel {}, where a second is 10⁹ instructions.\n\n| |",
         summary
             .kernels
             .values()
@@ -240,7 +245,7 @@ mod tests {
             "apply": {"controllerCpuSeconds": 1.5, "controllerMiB": 20.0},
             "controller": {"peakMiB": 24.25},
         });
-        let agent = json!({"workSeconds": 3.0, "idleShare": 0.001, "rssKiB": 10_240});
+        let agent = json!({"workInstructions": 3_000_000_000_u64, "idleInstructionsPerSecond": 1_000_000, "rssKiB": 10_240});
         let summary = Summary {
             preset: "seed-resources".to_owned(),
             scale: "smoke".to_owned(),

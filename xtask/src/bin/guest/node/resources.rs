@@ -1,4 +1,5 @@
-//! What the agent needs for one policy and the pods that it protects on one node, as a line of JSON.
+//! What the agent needs for one policy and the pods that it protects on one node, as a line of JSON; in a guest whose clock
+//! counts instructions.
 
 use std::{thread, time::Duration};
 
@@ -34,15 +35,15 @@ pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
     thread::sleep(CALM);
     let work = usage::processor(&node)? - before;
     let [all, own, files] = usage::memory(&node)?;
-    let idle = usage::idle(&node)?;
+    let idle = usage::idle_time(&node)?;
     println!(
         "{}",
         json!({"resources": {
             "enforcer": scale.enforcer,
             "containers": scale.containers,
-            "startSeconds": before,
-            "workSeconds": work,
-            "idleShare": idle,
+            "startInstructions": before,
+            "workInstructions": work,
+            "idleInstructionsPerSecond": idle,
             "rssKiB": all,
             "anonymousKiB": own,
             "fileKiB": files,
