@@ -129,8 +129,45 @@ pub(crate) fn survive_guest(built: &Built, series: Series) -> Result<Guest> {
     Ok(guest)
 }
 
-/// Parts of the suite `node` by the guest that runs them: about as long as each other.
-const NODE_PARTS: [&[&str]; 2] = [
+/// A guest of the suite `node` in its full size: the parts that it runs, and how much of them.
+struct NodeGuest {
+    parts: &'static [&'static str],
+    full: &'static [&'static str],
+    /// In MiB.
+    memory: u32,
+}
+
+/// The longest ones first; a thousand starts are shared by two guests, because two run at a time.
+const NODE_FULL: [NodeGuest; 5] = [
+    NodeGuest {
+        parts: &["starts"],
+        full: &["--starts", "500", "--restarts", "100", "--updates", "100"],
+        memory: 2048,
+    },
+    NodeGuest {
+        parts: &["many"],
+        full: &["--containers", "1000"],
+        // Each container has a shim of its own.
+        memory: 14 << 10,
+    },
+    NodeGuest {
+        parts: &["starts"],
+        full: &["--starts", "500"],
+        memory: 2048,
+    },
+    NodeGuest {
+        parts: &["latency", "hostile"],
+        full: &["--changes", "100"],
+        memory: 2048,
+    },
+    NodeGuest {
+        parts: &["kills", "flood", "records", "behaviour", "addresses", "docker"],
+        full: &[],
+        memory: 2048,
+    },
+];
+/// The same in the usual size: fewer guests, because each loads the programs once more.
+const NODE_USUAL: [&[&str]; 2] = [
     &["starts", "latency", "hostile"],
     &[
         "many",
@@ -145,37 +182,25 @@ const NODE_PARTS: [&[&str]; 2] = [
 
 /// The guests of the suite `node`: the agent as a service, in its full size on request.
 pub(crate) fn node_guests(built: &Built, series: Series, full: bool) -> Result<Vec<Guest>> {
-    let full_size = [
-        "--starts",
-        "1000",
-        "--restarts",
-        "100",
-        "--updates",
-        "100",
-        "--containers",
-        "1000",
-        "--changes",
-        "100",
-    ];
-    let size = if full { &full_size[..] } else { &[] };
-    let guest = |parts: &[&str]| {
+    let guest = |parts: &[&str], size: &[&str]| {
         let parts: Vec<&str> = parts.iter().flat_map(|part| ["--only", part]).collect();
         let mut guest = agent_guest(built, series, &[&["node", "run"], size, &parts].concat())?;
         guest.serial = true;
         guest.timeout = Duration::from_mins(45);
-        if full {
-            guest.timeout = Duration::from_hours(6);
-            if parts.contains(&"many") {
-                // Each container has a shim of its own.
-                guest.memory = 14 << 10;
-            }
-        }
         Ok(guest)
     };
-    let mut guests = NODE_PARTS
-        .iter()
-        .map(|parts| guest(parts))
-        .collect::<Result<Vec<_>>>()?;
+    let mut guests: Vec<Guest> = if full {
+        let all = NODE_FULL.iter().map(|part| {
+            let mut guest = guest(part.parts, part.full)?;
+            guest.timeout = Duration::from_hours(6);
+            guest.memory = part.memory;
+            Ok(guest)
+        });
+        all.collect::<Result<_>>()?
+    } else {
+        let usual = NODE_USUAL.iter().map(|parts| guest(parts, &[]));
+        usual.collect::<Result<_>>()?
+    };
     let words = ["node", "run", "--counted", "--changes", "100"];
     let mut counted = agent_guest(
         built,
