@@ -50,6 +50,15 @@ pub(super) struct Outlets {
     pub(super) controller: Option<Outlet>,
 }
 
+/// What a look at the policies came to.
+#[derive(Default)]
+struct Scanned {
+    /// There may be something to do.
+    changed: bool,
+    /// A file was being written: look again soon.
+    unsettled: bool,
+}
+
 pub(super) struct Worker {
     options: Options,
     enforcer: Box<dyn Resident>,
@@ -156,14 +165,8 @@ impl Worker {
             self.view.beat();
             self.tell_systemd();
             tokio::select! {
-                Some(()) = rescan.recv() => {
-                    unsettled = self.scan();
-                    self.reconcile();
-                }
-                () = sleep(UNSETTLED), if unsettled => {
-                    unsettled = self.scan();
-                    self.reconcile();
-                }
+                Some(()) = rescan.recv() => unsettled = self.follow_policies(),
+                () = sleep(UNSETTLED), if unsettled => unsettled = self.follow_policies(),
                 Ok(()) = listing.changed() => {
                     self.listing = listing.borrow_and_update().clone();
                     self.place_gates();
@@ -227,8 +230,18 @@ impl Worker {
         self.leave();
     }
 
-    /// Takes in the policies; true if that should be done again soon.
-    fn scan(&mut self) -> bool {
+    /// Takes in the policies and brings the kernel to them; true if that should be done again soon. A folder is looked at
+    /// every two seconds, and what has not changed in it costs no more than the look.
+    fn follow_policies(&mut self) -> bool {
+        let Scanned { changed, unsettled } = self.scan();
+        if changed {
+            self.reconcile();
+        }
+        unsettled
+    }
+
+    /// Takes in the policies.
+    fn scan(&mut self) -> Scanned {
         let scan = match self.source.scan() {
             Ok(scan) => scan,
             Err(error) => {
@@ -239,7 +252,7 @@ impl Worker {
                     "folder",
                     || error!(%error, cause, "policies cannot be read; what is in force stays in force"),
                 );
-                return false;
+                return Scanned::default();
             }
         };
         self.problems.remove("folder");
@@ -272,26 +285,31 @@ impl Worker {
             }
         }
         if scan.unread {
-            return false;
+            return Scanned::default();
         }
-        if self.policies.is_none() || !scan.changed.is_empty() {
+        let is_new = self.policies.is_none() || !scan.changed.is_empty();
+        if is_new {
             self.audit.forget_judges();
             self.policies = Some(self.source.catalog().objects().cloned().collect());
         }
-        self.observe();
-        scan.unsettled
+        let has_ended = self.observe();
+        Scanned {
+            // A cluster speaks only when something has changed, and wants to hear that it is in force.
+            changed: is_new || has_ended || self.source.cluster().is_some(),
+            unsettled: scan.unsettled,
+        }
     }
 
-    /// Begins and ends recordings. A policy whose recording is over refuses nothing and says nothing.
-    fn observe(&mut self) {
-        let Some(policies) = &self.policies else { return };
+    /// Begins and ends recordings; true if one has ended. A policy whose recording is over refuses nothing and says nothing.
+    fn observe(&mut self) -> bool {
+        let Some(policies) = &self.policies else {
+            return false;
+        };
         let now = SystemTime::now();
         self.observations.follow(policies, &mut *self.enforcer, now);
-        if self.drain() {
-            self.observations.end(&mut *self.enforcer, now);
-        }
+        let has_ended = self.drain() && self.observations.end(&mut *self.enforcer, now);
         let Some(policies) = &mut self.policies else {
-            return;
+            return false;
         };
         for policy in policies {
             if self.observations.is_over(&policy.profile.name) {
@@ -299,6 +317,7 @@ impl Worker {
             }
         }
         self.hand_over();
+        has_ended
     }
 
     /// The profile that is in force for a policy of the catalog once everything is applied.

@@ -220,6 +220,9 @@ impl Observations {
     /// Makes models of what is over. To be called when the kernel's events were taken in: those of a time without an agent
     /// belong to the recording as well. True if a policy has another meaning now than before.
     pub fn end(&mut self, enforcer: &mut dyn Resident, now: SystemTime) -> bool {
+        if self.running.is_empty() {
+            return false;
+        }
         let activity = enforcer.activity().unwrap_or_default();
         let mut changed = false;
         self.running.retain(|name, observation| {
