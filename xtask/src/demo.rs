@@ -117,7 +117,7 @@ pub(crate) fn run(series: Series, profile: Profile) -> Result<Demo> {
     judge(&report, &outcome)
 }
 
-/// A guest of the suite `agent`: the demo's container and policy, without the demo's report.
+/// A guest of the suite `survive`: the demo's container and policy, without the demo's report.
 pub(crate) fn survive_guest(built: &Built, series: Series) -> Result<Guest> {
     let mut guest = agent_guest(built, series, &["survive", "--policies", "/etc/varmor/policies"])?;
     // Programs come and go all the time; the guest was once seen to stand still.
@@ -129,7 +129,7 @@ pub(crate) fn survive_guest(built: &Built, series: Series) -> Result<Guest> {
     Ok(guest)
 }
 
-/// A guest of the suite `node` in its full size: the parts that it runs, and how much of them.
+/// A guest of the suite `agent` in its full size: the parts that it runs, and how much of them.
 struct NodeGuest {
     parts: &'static [&'static str],
     full: &'static [&'static str],
@@ -180,7 +180,7 @@ const NODE_USUAL: [&[&str]; 2] = [
     ],
 ];
 
-/// The guests of the suite `node`: the agent as a service, in its full size on request.
+/// Guests of the suite `agent`: the agent as a service, in its full size on request.
 pub(crate) fn node_guests(built: &Built, series: Series, full: bool) -> Result<Vec<Guest>> {
     let guest = |parts: &[&str], size: &[&str]| {
         let parts: Vec<&str> = parts.iter().flat_map(|part| ["--only", part]).collect();

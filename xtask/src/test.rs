@@ -28,13 +28,13 @@ use crate::{
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only these suites [default: all but agree, apiserver, cluster, life, model, node and rules, which take long]
+    /// Only these suites [default: all but agent, agree, apiserver, cluster, life, model and rules, which take long]
     #[arg(long)]
     suite: Vec<Suite>,
     /// Only these kernels for the guest suite [default: all]
     #[arg(long)]
     kernel: Vec<Series>,
-    /// The suites life and node in their full size: 10,000 updates, 1,000 containers and starts (hours without KVM)
+    /// The suites life and agent in their full size: 10,000 updates, 1,000 containers and starts (hours without KVM)
     #[arg(long)]
     full: bool,
 }
@@ -61,9 +61,10 @@ enum Suite {
     /// Updates under fire, many containers, killed and foreign enforcers, in guests with each kernel of the matrix
     Life,
     /// A real container under a real agent that is killed and whose policies change; a kernel without BPF LSM
+    Survive,
+    /// Everything about the agent: survive, and the agent as a service: starts under load, starved, upgraded, flooded, with many
+    /// containers, Docker, odd metadata
     Agent,
-    /// The agent as a service: starts under load, starved, upgraded, flooded, with many containers, Docker, odd metadata
-    Node,
     /// The demo: real containers, with and without a policy
     Demo,
     /// The controller at a real kube-apiserver with etcd, which is built first
@@ -117,12 +118,12 @@ pub(crate) fn command(args: &Args) -> ExitCode {
         all.filter(|suite| {
             !matches!(
                 suite,
-                Suite::Agree
+                Suite::Agent
+                    | Suite::Agree
                     | Suite::ApiServer
                     | Suite::Cluster
                     | Suite::Life
                     | Suite::Model
-                    | Suite::Node
                     | Suite::Rules
             )
         })
@@ -177,8 +178,8 @@ impl Suite {
             | Self::Model
             | Self::Cost
             | Self::Life
-            | Self::Agent
-            | Self::Node => bail!("this suite is run beside others"),
+            | Self::Survive
+            | Self::Agent => bail!("this suite is run beside others"),
         }
     }
 }

@@ -26,8 +26,8 @@ pub(super) const SUITES: &[Suite] = &[
     Suite::Model,
     Suite::Cost,
     Suite::Life,
+    Suite::Survive,
     Suite::Agent,
-    Suite::Node,
 ];
 /// A guest uses one thread and the machines that run the suites have two processors.
 const LANES: usize = 2;
@@ -100,20 +100,19 @@ impl Job {
 fn jobs(suite: Suite, built: &Built, kernels: &[Series], full: bool) -> Result<Vec<Job>> {
     let guests = match suite {
         Suite::Cost => vec![cost(built)],
-        Suite::Agent => {
-            tools::need(tools::CONTAINER_GUEST)?;
-            vec![
-                demo::survive_guest(built, Series::V6_1)?,
-                demo::without_bpf_guest(built, Series::V6_1)?,
-            ]
-        }
-        Suite::Node => {
-            tools::need(tools::CONTAINER_GUEST)?;
-            demo::node_guests(built, Series::V6_1, full)?
-        }
+        Suite::Survive => surviving(built)?,
+        Suite::Agent => [demo::node_guests(built, Series::V6_1, full)?, surviving(built)?].concat(),
         _ => of_kernels(suite, built, kernels, full)?,
     };
     Ok(guests.into_iter().map(|guest| Job { suite, guest }).collect())
+}
+
+fn surviving(built: &Built) -> Result<Vec<Guest>> {
+    tools::need(tools::CONTAINER_GUEST)?;
+    Ok(vec![
+        demo::survive_guest(built, Series::V6_1)?,
+        demo::without_bpf_guest(built, Series::V6_1)?,
+    ])
 }
 
 /// The guests of a suite that runs on several kernels.
