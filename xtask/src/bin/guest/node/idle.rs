@@ -8,8 +8,8 @@ use super::{
     many, usage,
 };
 
-/// A thousandth of a processor of 1 GHz that runs one instruction per cycle; those of servers run several times as many.
-const PER_SECOND: u64 = 1_000_000;
+/// A thousandth of a processor of 3 GHz that runs one instruction per cycle. Those of servers run more.
+const PER_SECOND: u64 = 3_000_000;
 
 pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
     let node = Node::start(scale)?;
