@@ -180,18 +180,19 @@ pub fn own_pod(hierarchy: &Hierarchy, nests: &BTreeSet<CgroupId>) -> Result<Opti
 }
 
 /// The container after which one of the cgroups is named in which a process is: the innermost, because a container may
-/// have the name of a folder that holds others.
+/// have the name of a folder that holds others. True if that is the process's own cgroup, so that none can be further in.
 pub fn names_one_of<'a>(
     pid: u32,
     containers: &(impl Iterator<Item = &'a str> + Clone),
-) -> Result<Option<&'a str>, CgroupError> {
+) -> Result<Option<(&'a str, bool)>, CgroupError> {
     let path = process_path(pid)?;
     let named = |directory: &str| {
         containers
             .clone()
             .find(|container| is_named_after(directory, container))
     };
-    Ok(path.rsplit('/').find_map(named))
+    let mut directories = path.rsplit('/').enumerate();
+    Ok(directories.find_map(|(above, directory)| Some((named(directory)?, above == 0))))
 }
 
 /// The cgroup v2 path of a process, as `/proc/PID/cgroup` says it.

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 pub use address::addresses_of;
-pub use containerd::{Listing, Record, Records, Requests, watch};
+pub use containerd::{Listing, Record, Recorded, Records, Requests, watch};
 
 use crate::enforcer::CgroupId;
 

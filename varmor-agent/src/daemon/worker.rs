@@ -168,9 +168,11 @@ impl Worker {
                 Some(()) = rescan.recv() => unsettled = self.follow_policies(),
                 () = sleep(UNSETTLED), if unsettled => unsettled = self.follow_policies(),
                 Ok(()) = listing.changed() => {
-                    self.listing = listing.borrow_and_update().clone();
-                    self.place_gates();
-                    self.reconcile();
+                    let before = std::mem::replace(&mut self.listing, listing.borrow_and_update().clone());
+                    if !self.listing.has_same_containers(&before) {
+                        self.place_gates();
+                        self.reconcile();
+                    }
                     self.answer_starts();
                 }
                 Some(()) = next(self.starts.as_mut()) => self.answer_starts(),

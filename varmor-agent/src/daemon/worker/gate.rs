@@ -36,6 +36,8 @@ enum Answer {
     Arrived(Box<Container>),
     /// Policies or its binding are missing; they come by themselves, unless the policy cannot be put in force.
     Wait,
+    /// What is known of this container's record is older than the start.
+    AskForRecord(String),
     /// What is known of records is older than the start.
     AskForRecords,
     /// And what is known of tasks.
@@ -165,12 +167,17 @@ impl Worker {
             .get(&process)
             .map_or(Duration::ZERO, Instant::elapsed);
         match answer {
-            Answer::AskForRecords => self.requests.records.notify_one(),
+            Answer::AskForRecord(id) => self.requests.records.one(id),
+            Answer::AskForRecords => self.requests.records.all(),
             Answer::AskForTasks => self.requests.tasks.notify_one(),
             _ => {}
         }
         let outcome = match answer {
-            Answer::Wait | Answer::Arrived(_) | Answer::AskForRecords | Answer::AskForTasks => {
+            Answer::Wait
+            | Answer::Arrived(_)
+            | Answer::AskForRecord(_)
+            | Answer::AskForRecords
+            | Answer::AskForTasks => {
                 if waited > LONG {
                     self.problem("long start", || {
                         error!(
@@ -224,18 +231,27 @@ impl Worker {
         };
         let is_new =
             |taken: Option<tokio::time::Instant>| taken.is_some_and(|taken| taken.into_std() >= noticed);
-        // What older records lack may have come since.
-        if !is_new(self.listing.recorded) {
-            return Answer::AskForRecords;
-        }
         // Who is dead waits for nobody.
         let Ok(named) = names_one_of(process, &self.listing.records.keys().map(String::as_str)) else {
             return Answer::Bound;
         };
+        let records = match named {
+            // Whatever else there is, no name can be closer: this record alone has to be a new one.
+            Some((id, true)) => {
+                let recorded = self.listing.records.get(id);
+                if !is_new(recorded.map(|recorded| recorded.read)) {
+                    return Answer::AskForRecord(id.to_owned());
+                }
+                recorded
+            }
+            // What older records lack may have come since.
+            _ if !is_new(self.listing.recorded) => return Answer::AskForRecords,
+            Some((id, false)) => self.listing.records.get(id),
+            None => None,
+        };
         let Ok(is_runtime) = is_runtime(process) else {
             return Answer::Bound;
         };
-        let records = named.and_then(|id| self.listing.records.get(id));
         let Some(records) = records else {
             // Its cgroup has a name of its own: only the process of a task tells whose it is.
             if is_runtime {
@@ -257,6 +273,7 @@ impl Worker {
             };
         };
         let selected = records
+            .records
             .iter()
             .filter(|record| !record.is_sandbox)
             .find(|record| is_held(policies, &record.container));
