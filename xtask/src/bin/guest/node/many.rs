@@ -18,6 +18,8 @@ const APP: &str = "node-many";
 /// What the issue allows; vArmor asks for 100 MiB.
 const MEMORY_KIB: u64 = 30 << 10;
 const WORKERS: usize = 3;
+/// Containers with one shim.
+const TOGETHER: usize = 8;
 const CALM: Duration = Duration::from_secs(10);
 
 pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
@@ -51,7 +53,10 @@ pub(super) fn fill(scale: &Scale) -> Result<String> {
                 if number >= scale.containers {
                     return Ok(());
                 }
-                lab::sleeper(&name(number), &app(number % scale.profiles))?;
+                // Like the containers of a pod, so many have one shim.
+                let group = format!("io.containerd.runc.v2.group={APP}-{}", number / TOGETHER);
+                let options = ["--runc-binary", "crun", "--annotation", &group];
+                lab::sleeper_with(&name(number), &app(number % scale.profiles), &options)?;
             }
         };
         let workers: Vec<_> = (0..WORKERS).map(|_| scope.spawn(start)).collect();
