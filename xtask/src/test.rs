@@ -5,6 +5,7 @@ mod lanes;
 use std::{
     collections::BTreeSet,
     fmt, fs,
+    io::Write as _,
     ops::AddAssign,
     path::Path,
     process::ExitCode,
@@ -314,17 +315,24 @@ fn rules(kernels: &[Series]) -> Result<Counts> {
 
 fn guest_suite(guest: &Guest) -> Result<Counts> {
     let mut output = Vec::new();
-    let outcome = guest.run(&mut |bytes| output.extend_from_slice(bytes))?;
+    // What a guest runs tells it from those that run beside it.
+    let words = guest
+        .command
+        .iter()
+        .filter(|word| !word.contains(['/', '-', ' ']));
+    let name: Vec<&str> = words.map(String::as_str).collect();
+    let log = workspace::log_file(&format!("guest-{}-{}", guest.kernel, name.join("-")));
+    // As it comes: some guests run for an hour.
+    let mut kept = fs::File::create(&log).with_context(|| format!("create {}", log.display()))?;
+    let mut lost = Ok(());
+    let outcome = guest.run(&mut |bytes| {
+        output.extend_from_slice(bytes);
+        if lost.is_ok() {
+            lost = kept.write_all(bytes);
+        }
+    })?;
+    lost.with_context(|| format!("write {}", log.display()))?;
     let text = String::from_utf8_lossy(&output);
-    let log = format!(
-        "guest-{}-{}",
-        guest.kernel,
-        guest
-            .command
-            .get(1)
-            .map_or("", |word| word.trim_start_matches('-'))
-    );
-    fs::write(workspace::log_file(&log), &*text).context("keep the guest's output")?;
     let mut counts = guest_counts(&text, guest.kernel.name());
     if counts == Counts::default() || (outcome.code != 0 && counts.failed == 0) {
         println!(

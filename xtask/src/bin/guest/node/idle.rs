@@ -13,7 +13,7 @@ const PER_SECOND: u64 = 3_000_000;
 
 pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
     let node = Node::start(scale)?;
-    let what = many::fill(scale)?;
+    let what = many::fill(scale, "node-idle")?;
     claims.claim(
         "the agent needs less than a thousandth of a processor when nothing happens",
         usage::idle_time(&node).and_then(|per_second| {
@@ -22,6 +22,5 @@ pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
             Ok(text)
         }),
     );
-    many::empty(scale);
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! Many profiles and many containers: what the agent needs for them.
+//! Many profiles and many containers: what the agent needs for them. They stay until the guest ends, because to
+//! remove a thousand takes as long as to start them.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -14,17 +15,18 @@ use super::{
     usage,
 };
 
-const APP: &str = "node-many";
 /// What the issue allows; vArmor asks for 100 MiB.
 const MEMORY_KIB: u64 = 30 << 10;
 const WORKERS: usize = 3;
 /// Containers with one shim.
 const TOGETHER: usize = 8;
+/// Containers between two words about how many there are.
+const TOLD: usize = 100;
 const CALM: Duration = Duration::from_secs(10);
 
 pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
     let node = Node::start(scale)?;
-    let what = fill(scale)?;
+    let what = fill(scale, "node-many")?;
     claims.claim(
         "the agent needs at most 30 MiB",
         usage::memory(&node).and_then(|[all, own, files]| {
@@ -33,12 +35,13 @@ pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
             Ok(text)
         }),
     );
-    empty(scale);
     Ok(())
 }
 
 /// Loads the profiles, starts the containers, and says how many.
-pub(super) fn fill(scale: &Scale) -> Result<String> {
+pub(super) fn fill(scale: &Scale, part: &str) -> Result<String> {
+    let app = |number: usize| format!("{part}-{number}");
+    let name = |number: usize| format!("{part}-c{number}");
     for number in 0..scale.profiles {
         lab::write(&app(number), "disable-access-shadow")?;
     }
@@ -54,9 +57,12 @@ pub(super) fn fill(scale: &Scale) -> Result<String> {
                     return Ok(());
                 }
                 // Like the containers of a pod, so many have one shim.
-                let group = format!("io.containerd.runc.v2.group={APP}-{}", number / TOGETHER);
+                let group = format!("io.containerd.runc.v2.group={part}-{}", number / TOGETHER);
                 let options = ["--runc-binary", "crun", "--annotation", &group];
                 lab::sleeper_with(&name(number), &app(number % scale.profiles), &options)?;
+                if (number + 1).is_multiple_of(TOLD) {
+                    eprintln!("{part}: {} containers", number + 1);
+                }
             }
         };
         let workers: Vec<_> = (0..WORKERS).map(|_| scope.spawn(start)).collect();
@@ -81,19 +87,4 @@ pub(super) fn fill(scale: &Scale) -> Result<String> {
         "{} profiles, {} containers",
         scale.profiles, scale.containers
     ))
-}
-
-/// Removes the containers.
-pub(super) fn empty(scale: &Scale) {
-    for number in 0..scale.containers {
-        lab::remove(&name(number));
-    }
-}
-
-fn app(number: usize) -> String {
-    format!("{APP}-{number}")
-}
-
-fn name(number: usize) -> String {
-    format!("{APP}-c{number}")
 }

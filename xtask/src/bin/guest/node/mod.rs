@@ -141,13 +141,14 @@ fn run(scale: &Scale) -> Result<ExitCode> {
         (Part::Hostile, hostile::run),
         (Part::Latency, latency::run),
         (Part::Flood, flood::run),
-        (Part::Many, many::run),
         (Part::Records, records::run),
         (Part::Behaviour, behaviour::run),
         (Part::Addresses, addresses::run),
         (Part::Docker, docker::run),
         (Part::WithoutBpf, without_bpf::run),
         (Part::Resources, resources::run),
+        // What follows fills the machine.
+        (Part::Many, many::run),
         (Part::Idle, idle::run),
     ];
     for (part, run) in parts {

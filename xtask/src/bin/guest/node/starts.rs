@@ -24,6 +24,8 @@ const RULE: &str = "disable-access-shadow";
 const OTHER: &str = "disable-access-shadow, disable-write-etc";
 /// Starts at the same time.
 const WORKERS: usize = 3;
+/// Starts between two words about how many there were.
+const TOLD: usize = 50;
 /// An agent is killed this long after it was ready.
 const LIFE: Duration = Duration::from_secs(10);
 const READY: Duration = Duration::from_mins(5);
@@ -106,6 +108,9 @@ fn many(starts: usize, name: &str) -> Result<Ends> {
                     }
                     let name = format!("{name}-{number}");
                     let outcome = attack(&name, APP, if number.is_multiple_of(2) { "crun" } else { "runc" });
+                    if (number + 1).is_multiple_of(TOLD) {
+                        eprintln!("{name} is done");
+                    }
                     let mut ends = ends.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     match outcome {
                         Ok(true) => ends.succeeded.push(name),
