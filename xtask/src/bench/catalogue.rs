@@ -16,12 +16,6 @@ use crate::{
     tools::{self, Tool},
 };
 
-/// Presets of the project's plan that do not exist yet, and what they would take.
-const NOT_BUILT: [(&str, &str); 1] = [(
-    "seed-grsec",
-    "stress-ng, ab, fio and a kernel build on this machine",
-)];
-
 pub(super) fn list() -> ExitCode {
     println!("presets (cargo xtask bench preset NAME):");
     for value in Preset::value_variants()
@@ -31,12 +25,9 @@ pub(super) fn list() -> ExitCode {
         let help = value.get_help().map(ToString::to_string).unwrap_or_default();
         println!("  {:<16} {help}", value.get_name());
     }
-    for (name, what) in NOT_BUILT {
-        println!("  {name:<16} n/a (not built: needs {what})");
-    }
     println!("backends: {} (guest instructions)", Backend::TcgIcount.name());
     println!(
-        "  {} (time and memory on this machine): the controller in seed-resources",
+        "  {} (time and memory on this machine): seed-pts and seed-grsec with --backend native; the controller in seed-resources",
         Backend::NativeWall.name()
     );
     println!("  pts: n/a (no preset uses it yet)");

@@ -12,7 +12,12 @@ const ENHANCE: &str = "    enhanceProtect:\n      \
 
 /// The policy that a name such as `EnhanceProtect-BPF` stands for.
 pub(super) fn policy(name: &str) -> Option<String> {
-    let (mode, enforcer) = name.split_once('-')?;
+    policy_of(name, "comparison", "demo", "any")
+}
+
+/// The same under a name of its own, for one pod.
+pub(super) fn policy_of(system: &str, name: &str, namespace: &str, pod: &str) -> Option<String> {
+    let (mode, enforcer) = system.split_once('-')?;
     let rules = match (mode, enforcer) {
         ("AlwaysAllow" | "RuntimeDefault", "AppArmor" | "BPF") => String::new(),
         ("EnhanceProtect", "AppArmor" | "BPF") => ENHANCE.to_owned(),
@@ -22,8 +27,8 @@ pub(super) fn policy(name: &str) -> Option<String> {
         _ => return None,
     };
     Some(format!(
-        "apiVersion: crd.varmor.org/v1beta1\nkind: VarmorPolicy\nmetadata: {{name: comparison, namespace: demo}}\nspec:\n  \
-         target: {{kind: Pod, name: any}}\n  policy:\n    enforcer: {enforcer}\n    mode: {mode}\n{rules}"
+        "apiVersion: crd.varmor.org/v1beta1\nkind: VarmorPolicy\nmetadata: {{name: {name}, namespace: {namespace}}}\nspec:\n  \
+         target: {{kind: Pod, name: {pod}}}\n  policy:\n    enforcer: {enforcer}\n    mode: {mode}\n{rules}"
     ))
 }
 

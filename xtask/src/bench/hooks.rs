@@ -10,9 +10,10 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use super::{
     apparmor::Compiler,
+    intake::Intake,
     kept::{Boot, Kept},
     operations,
-    protocol::{FOLDER, Line, PLAN, Plan},
+    protocol::{Clock, FOLDER, PLAN, Plan},
     report::Report,
     systems,
 };
@@ -47,8 +48,8 @@ pub(super) struct Args {
 
 /// The programs of the guest.
 pub(super) struct Programs {
-    varmor: PathBuf,
-    guest: PathBuf,
+    pub(super) varmor: PathBuf,
+    pub(super) guest: PathBuf,
 }
 
 impl Programs {
@@ -104,7 +105,7 @@ pub(super) fn command(args: &Args) -> Result<ExitCode> {
 
 /// Writes the report as JSON and Markdown; returns the file that people read.
 pub(super) fn write(report: &Report, folder: &Path) -> Result<PathBuf> {
-    let base = folder.join(format!("hooks-{}", report.kernel));
+    let base = folder.join(format!("hooks-{}", report.kernel_name()));
     // A name with dots has no extension that could be replaced.
     let file = |ending: &str| PathBuf::from(format!("{}.{ending}", base.display()));
     workspace::write_file(&file("json"), report.json()?)?;
@@ -170,6 +171,7 @@ fn plan(args: &Args) -> Result<Plan> {
             .collect(),
         count_hooks: true,
         salt: 0,
+        clock: Clock::Instructions,
     })
 }
 
@@ -233,7 +235,7 @@ fn boot(
     plan: &Plan,
     programs: &Programs,
     room: &Room,
-    mut boot_file: Option<Boot>,
+    boot_file: Option<Boot>,
 ) -> Result<(Report, Option<anyhow::Error>)> {
     let scratch = workspace::Scratch::new(&format!("bench-{kernel}"))?;
     let compiler = Compiler::new(kernel, &programs.guest, scratch.path())?;
@@ -255,39 +257,21 @@ fn boot(
     if let Some(lsm) = &room.lsm {
         guest.lsm.clone_from(lsm);
     }
-    let mut report = Report::new(kernel);
-    let mut text = Vec::new();
-    let mut written = Ok(());
+    let mut intake = Intake::new(Some(kernel), boot_file);
     let outcome = progress::timed(&format!("guest {kernel} that counts instructions"), || {
-        guest.run(&mut |bytes| {
-            text.extend_from_slice(bytes);
-            while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = text.drain(..=end).collect();
-                match serde_json::from_slice::<Line>(&line) {
-                    Ok(line) => {
-                        if let (Some(boot), Ok(())) = (&mut boot_file, &written) {
-                            written = boot.add(&line);
-                        }
-                        if let Some(system) = report.take(line) {
-                            eprintln!("[bench {kernel}: measured under {system}]");
-                        }
-                    }
-                    Err(_) => eprint!("{kernel}: {}", String::from_utf8_lossy(&line)),
-                }
-            }
-        })
+        guest.run(&mut |bytes| intake.hear(bytes))
     });
-    written?;
     let failure = match outcome {
         Ok(outcome) => {
-            report.release.clone_from(&outcome.release);
-            let rest = String::from_utf8_lossy(&text);
+            intake.report.release.clone_from(&outcome.release);
+            let rest = intake.rest();
             (outcome.code != 0)
                 .then(|| anyhow!("the measurement ended with exit code {}: {rest}", outcome.code))
         }
         Err(error) => Some(error),
     };
-    let measured = report.check().with_context(|| format!("guest {kernel}"));
+    let measured = intake.report.check().with_context(|| format!("guest {kernel}"));
+    let report = intake.end(failure.is_none() && measured.is_ok())?;
     if let Some(failure) = failure {
         return match measured {
             Ok(()) => Ok((report, Some(failure))),
@@ -295,8 +279,5 @@ fn boot(
         };
     }
     measured?;
-    if let Some(boot) = &mut boot_file {
-        boot.end(&report.release)?;
-    }
     Ok((report, None))
 }

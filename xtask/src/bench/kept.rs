@@ -38,7 +38,7 @@ impl Kept {
     }
 
     /// The boot, if it came to its end in an earlier run.
-    pub(super) fn report(&self, kernel: Series) -> Result<Option<Report>> {
+    pub(super) fn report(&self, kernel: impl Into<Option<Series>>) -> Result<Option<Report>> {
         if !self.path.is_file() {
             return Ok(None);
         }

@@ -2,13 +2,16 @@
 
 mod apparmor;
 mod catalogue;
+mod cluster;
 mod compare;
 mod comparison;
 mod composite;
 mod gate;
 mod hooks;
+mod intake;
 mod kept;
 pub(crate) mod load;
+mod native;
 mod operations;
 mod page;
 mod policy;
@@ -38,6 +41,8 @@ enum Command {
     Load(load::Args),
     /// Measures one table and writes it
     Preset(preset::Args),
+    /// The systems of seed-pts as pods of the lab's cluster
+    Cluster(cluster::Args),
     /// Runs of presets as HTML with charts
     Report(page::Args),
     /// Two runs of a preset, cell by cell
@@ -60,6 +65,7 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
         Command::Load(args) => load::command(args),
         Command::Selftest(args) => Ok(stats::selftest::command(args)),
         Command::Preset(args) => preset::command(args),
+        Command::Cluster(args) => cluster::command(args),
         Command::Report(args) => page::command(args),
         Command::Compare(args) => compare::command(args),
         Command::Composite(args) => composite::command(args),

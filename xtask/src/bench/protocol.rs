@@ -21,6 +21,19 @@ pub(crate) struct Plan {
     /// different with another salt.
     #[serde(default)]
     pub(crate) salt: u32,
+    #[serde(default)]
+    pub(crate) clock: Clock,
+}
+
+/// What tells how much a measurement is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Clock {
+    /// That of a guest with one processor, which counts instructions: idle time is no work.
+    #[default]
+    Instructions,
+    /// That of a machine at its own work: what a user waits for.
+    Time,
 }
 
 /// Something that is active while operations are measured.
@@ -64,7 +77,7 @@ pub(crate) struct Work {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Line {
-    /// Instructions of each batch of one operation under one system.
+    /// Instructions, or nanoseconds, of each batch of one operation under one system.
     Sample {
         #[serde(default)]
         system: String,

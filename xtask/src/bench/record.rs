@@ -71,6 +71,7 @@ pub(super) struct Sample {
 pub(super) struct Run {
     pub(super) preset: String,
     pub(super) scale: String,
+    pub(super) backend: Backend,
     /// Empty = those of the preset.
     pub(super) kernel: String,
     pub(super) boots: u32,
@@ -87,6 +88,7 @@ impl Run {
         };
         differs("the preset", &self.preset, &other.preset)
             .or_else(|| differs("the scale", &self.scale, &other.scale))
+            .or_else(|| differs("the backend", self.backend.name(), other.backend.name()))
             .or_else(|| differs("the kernel", &self.kernel, &other.kernel))
             .or_else(|| {
                 differs(
@@ -296,6 +298,7 @@ pub(super) mod tests {
         let run = Run {
             preset: "seed-pts".to_owned(),
             scale: "std".to_owned(),
+            backend: Backend::TcgIcount,
             kernel: String::new(),
             boots: 5,
             suites: Vec::new(),

@@ -16,10 +16,14 @@ use super::{
 };
 use crate::kernel::Series;
 
-/// The measurements of one boot.
+/// The kernel that no guest booted, in tables.
+const THIS_MACHINE: &str = "native";
+
+/// The measurements of one boot, or of one block on this machine.
 pub(super) struct Report {
-    pub(super) kernel: Series,
-    /// `uname -r` of the guest.
+    /// Of the guest; this machine has its own.
+    pub(super) kernel: Option<Series>,
+    /// `uname -r`.
     pub(super) release: String,
     /// Systems in the order in which they were measured.
     systems: Vec<String>,
@@ -62,9 +66,9 @@ impl Sample {
 }
 
 impl Report {
-    pub(super) fn new(kernel: Series) -> Self {
+    pub(super) fn new(kernel: impl Into<Option<Series>>) -> Self {
         Self {
-            kernel,
+            kernel: kernel.into(),
             release: String::new(),
             systems: Vec::new(),
             samples: BTreeMap::new(),
@@ -118,6 +122,43 @@ impl Report {
             }
         }
         None
+    }
+
+    /// A block on this machine: each system was measured once in an order and once in the reverse order. What is kept is the
+    /// geometric mean of the two, and nothing of what was measured only once.
+    pub(super) fn mirrored(first: &Self, second: &Self) -> Self {
+        let mut block = Self::new(None);
+        block.release.clone_from(&first.release);
+        for ((system, operation), sample) in &first.samples {
+            let Some(again) = second.sample(system, operation) else {
+                continue;
+            };
+            let mean = (sample.median() * again.median()).sqrt().round();
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "between two numbers that were measured"
+            )]
+            let batches = vec![mean as u64];
+            block.take(Line::Sample {
+                system: system.clone(),
+                operation: operation.clone(),
+                rounds: 1,
+                batches,
+            });
+        }
+        let problems = first.problems.iter().chain(&second.problems);
+        for problem in problems {
+            if !block.problems.contains(problem) {
+                block.problems.push(problem.clone());
+            }
+        }
+        block
+    }
+
+    /// What tables call the kernel.
+    pub(super) fn kernel_name(&self) -> &'static str {
+        self.kernel.map_or(THIS_MACHINE, Series::name)
     }
 
     /// The guest died; what it had measured is here.
@@ -194,7 +235,7 @@ impl Report {
                         &mut text,
                         format_args!(
                             "{:<5} {:<16} {system:<16} {:>10.1} added {added:>8.1} spread {:.1}",
-                            self.kernel.name(),
+                            self.kernel_name(),
                             operation.name,
                             sample.median(),
                             sample.spread()
@@ -240,7 +281,7 @@ impl Report {
             .collect();
         let verdicts: Vec<_> = verdict::all(self).iter().map(Verdict::json).collect();
         let value = json!({
-            "kernel": self.kernel.name(),
+            "kernel": self.kernel_name(),
             "release": self.release,
             "unit": "guest instructions per operation",
             "measurements": measurements,
@@ -256,7 +297,7 @@ impl Report {
     pub(super) fn verdicts(&self) -> String {
         let mut text = String::new();
         for verdict in verdict::all(self) {
-            line(&mut text, format_args!("{}: {verdict}", self.kernel));
+            line(&mut text, format_args!("{}: {verdict}", self.kernel_name()));
         }
         text
     }
@@ -268,7 +309,8 @@ impl Report {
              is added to it. `{EMPTY}` = a program that does nothing on each hook that the product attaches; \
              `{UNPROTECTED}` = another task is under a policy with 8 rules of each kind; `{UNCONCERNED}` = another task is \
              under a policy with one capability rule.\n\n",
-            self.kernel, self.release
+            self.kernel_name(),
+            self.release
         );
         let columns: Vec<&String> = self.systems.iter().filter(|name| *name != NOTHING).collect();
         text.push_str("| operation | nothing | spread |");
@@ -375,6 +417,24 @@ mod tests {
     #[test]
     fn disturbed_batches_do_not_count() {
         assert_eq!(report(1900).added("protected-8", "open-9"), Some(1900.0));
+    }
+
+    #[test]
+    fn block_is_the_mean_of_its_halves_and_nothing_of_what_one_has_not() {
+        let half = |nothing: u64, seccomp: Option<u64>| {
+            let mut report = Report::new(None);
+            report.take(sample("nothing", "redis", nothing));
+            if let Some(seccomp) = seccomp {
+                report.take(sample("seccomp", "redis", seccomp));
+            }
+            report.broken_off("BPF: not here");
+            report
+        };
+        let block = Report::mirrored(&half(100, Some(300)), &half(400, None));
+        assert_eq!(block.total("nothing", "redis"), Some(200.0));
+        assert_eq!(block.total("seccomp", "redis"), None);
+        assert_eq!(block.problems(), ["BPF: not here"]);
+        assert_eq!(block.kernel_name(), "native");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::{
     comparison, policy,
@@ -155,8 +155,23 @@ pub(super) fn write_files(
     systems: &[System],
     compile: impl Fn(&str) -> Result<Vec<u8>>,
 ) -> Result<Vec<Share>> {
+    write_all(folder, all().iter().chain(systems), compile)
+}
+
+/// Writes the files of systems that run the product, which compiles profiles itself.
+pub(super) fn write_policies(folder: &Path, systems: &[System]) -> Result<Vec<Share>> {
+    write_all(folder, systems.iter(), |_| {
+        bail!("a profile beside the product's is loaded in guests only")
+    })
+}
+
+fn write_all<'a>(
+    folder: &Path,
+    systems: impl Iterator<Item = &'a System>,
+    compile: impl Fn(&str) -> Result<Vec<u8>>,
+) -> Result<Vec<Share>> {
     let mut files: BTreeMap<String, Vec<u8>> = BTreeMap::new();
-    for system in all().iter().chain(systems) {
+    for system in systems {
         match &system.setup {
             Setup::AppArmor { profile, file } if !files.contains_key(file) => {
                 let content = compile(&policy::apparmor(profile, number_in(file)?))?;

@@ -100,7 +100,8 @@ pub(super) fn all(report: &Report) -> Vec<Verdict> {
         for rules in [FEW, MANY] {
             let limit = operation
                 .protected
-                .and_then(|limit| limit.on(report.kernel, apparmor));
+                .zip(report.kernel)
+                .and_then(|(limit, kernel)| limit.on(kernel, apparmor));
             judge(
                 format!("protected, {rules} rules of each kind{less}"),
                 whole(&with_rules("protected", rules)),
@@ -116,15 +117,15 @@ pub(super) fn all(report: &Report) -> Vec<Verdict> {
             more,
             few.map(|few| few.abs() * FLAT.0 + FLAT.1),
         );
-        let most = operations::unprotected(report.kernel);
-        judge("not protected".to_owned(), added(UNPROTECTED), Some(most));
+        let most = report.kernel.map(operations::unprotected);
+        judge("not protected".to_owned(), added(UNPROTECTED), most);
         let per_hook = report.hooks(name).filter(|hooks| *hooks > 1.0);
         judge(
             "not protected, per hook".to_owned(),
             added(UNPROTECTED)
                 .zip(per_hook)
                 .map(|(added, hooks)| added / hooks),
-            Some(most),
+            most,
         );
         if report.concerned(UNCONCERNED, name) == Some(false) {
             // What the same system measured twice differs by is not the product's.

@@ -26,7 +26,7 @@ const NODE_READY: Duration = Duration::from_mins(6);
 
 /// What a cluster is asked to be.
 #[derive(Clone, Copy, clap::Args)]
-pub(super) struct Options {
+pub(crate) struct Options {
     /// Nodes
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     pub(super) nodes: u8,
@@ -36,6 +36,12 @@ pub(super) struct Options {
     /// Memory of each node in MiB
     #[arg(long, default_value_t = 4096)]
     pub(super) mem: u32,
+}
+
+impl Options {
+    pub(crate) fn kernel_name(self) -> &'static str {
+        self.kernel.name()
+    }
 }
 
 impl Default for Options {

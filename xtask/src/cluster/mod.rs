@@ -6,6 +6,7 @@ mod control_plane;
 mod credentials;
 mod etcd;
 mod go;
+mod held;
 mod kubectl;
 mod lab;
 mod node;
@@ -30,11 +31,16 @@ use nix::{
 };
 
 pub(crate) use self::binaries::KUBERNETES;
-pub(crate) use self::scale::{Size, figures};
-use self::{
-    lab::{Lab, Options},
-    place::Process,
+pub(crate) use self::{
+    cases::{
+        Session,
+        bench::{NAMESPACE, Pod, end as end_pods, measure, proof, release, start as start_pods},
+    },
+    held::within,
+    lab::Options,
+    scale::{Size, figures},
 };
+use self::{lab::Lab, place::Process};
 use crate::{process, workspace};
 
 /// How long the processes of a cluster may take to be gone.

@@ -3,8 +3,7 @@
 use std::{
     process::ExitCode,
     sync::atomic::{AtomicBool, Ordering},
-    thread,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use anyhow::{Context, Result, bail};
@@ -12,8 +11,8 @@ use serde_json::json;
 
 use super::{
     cases::{self, Case, Session},
-    kubectl::Kubectl,
-    lab::{self, Lab, Options},
+    held::within,
+    lab::Options,
     place,
 };
 use crate::{progress, workspace};
@@ -61,32 +60,9 @@ pub(super) fn suite() -> Result<(u64, u64)> {
 /// How many cases passed and failed.
 fn run(only: &[String], options: Options) -> Result<(u64, u64)> {
     let chosen = choose(only)?;
-    let parts = lab::prepare()?;
-    let kubectl = Kubectl::admin(&parts.binaries);
-    let broken = AtomicBool::new(false);
-    let results = if let Some(state) = place::running() {
-        eprintln!("[the cluster that is up is used: {}]", state.nodes.join(" and "));
-        run_cases(&chosen, &Session::new(kubectl, state.nodes), &broken)
-    } else {
-        let names = (1..=options.nodes).map(super::node::name).collect();
-        let session = Session::new(kubectl, names);
-        let mut lab = Lab::start(options, parts)?;
-        thread::scope(|scope| {
-            let worker = scope.spawn(|| run_cases(&chosen, &session, &broken));
-            // This thread has started the processes, and they end with it: so it waits, and looks after them.
-            while !worker.is_finished() {
-                if let Err(error) = lab.look() {
-                    eprintln!("FAILED: the cluster: {error:#}");
-                    broken.store(true, Ordering::Relaxed);
-                    break;
-                }
-                thread::sleep(Duration::from_millis(200));
-            }
-            worker.join().unwrap_or_default()
-        })
-    };
+    let (results, broken) = within(options, |session, broken| run_cases(&chosen, session, broken))?;
     write_report(&results)?;
-    if broken.load(Ordering::Relaxed) {
+    if broken {
         bail!("a part of the cluster ended; what it said is above");
     }
     let passed = results.iter().filter(|result| result.passed).count() as u64;

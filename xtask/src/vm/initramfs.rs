@@ -13,6 +13,11 @@ const MINIMAL: &[&str] = &["overlay", "loop", "sctp"];
 /// What is needed to reach the disk.
 const DISK: &[&str] = &["virtio_pci", "virtio_blk", "ext4"];
 
+/// `/etc/passwd`.
+pub(crate) const USERS: &str = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n";
+/// `/etc/group`.
+pub(crate) const GROUPS: &str = "root:x:0:\nnogroup:x:65534:\n";
+
 /// The archive that all guests of one kernel and kind share.
 pub(crate) fn base(kernel: &Kernel, rootfs: bool) -> Result<Vec<u8>> {
     let mut archive = Archive::default();
@@ -30,12 +35,8 @@ pub(crate) fn base(kernel: &Kernel, rootfs: bool) -> Result<Vec<u8>> {
     {
         archive.symlink(&format!("/bin/{applet}"), "busybox");
     }
-    archive.file(
-        "/etc/passwd",
-        0o644,
-        b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n",
-    );
-    archive.file("/etc/group", 0o644, b"root:x:0:\nnogroup:x:65534:\n");
+    archive.file("/etc/passwd", 0o644, USERS.as_bytes());
+    archive.file("/etc/group", 0o644, GROUPS.as_bytes());
     let mut load = String::new();
     for (name, content) in modules::load_order(kernel, if rootfs { DISK } else { MINIMAL })? {
         let path = format!("/vm/modules/{}.ko", name.replace('/', "-"));

@@ -20,6 +20,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+pub(crate) use initramfs::{GROUPS, USERS};
 pub(crate) use qemu::Outcome;
 
 use crate::{

@@ -13,7 +13,11 @@ use anyhow::{Context, Result};
 use compare::Comparison;
 use counts::Counts;
 
-use super::{hooks, operations, protocol::Plan, systems};
+use super::{
+    hooks, operations,
+    protocol::{Clock, Plan},
+    systems,
+};
 use crate::{kernel::Series, tools, workspace};
 
 #[derive(clap::Args)]
@@ -86,6 +90,7 @@ fn measure(args: &Args) -> Result<Counts> {
         operations: operations::ALL.iter().map(operations::Operation::work).collect(),
         count_hooks: false,
         salt: 0,
+        clock: Clock::Instructions,
     };
     plan.systems.retain(|system| {
         let name = system.name.as_str();

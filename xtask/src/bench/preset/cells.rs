@@ -9,12 +9,12 @@ use crate::bench::{
 };
 
 /// Of the bootstrap.
-pub(super) const SEED: u64 = 1;
+pub(in crate::bench) const SEED: u64 = 1;
 
 /// A column of a table.
-pub(super) struct Condition {
-    pub(super) label: String,
-    pub(super) system: System,
+pub(in crate::bench) struct Condition {
+    pub(in crate::bench) label: String,
+    pub(in crate::bench) system: System,
 }
 
 impl Condition {
@@ -28,19 +28,20 @@ impl Condition {
 
 /// A row of a table.
 #[derive(Clone, Copy)]
-pub(super) struct Workload {
-    pub(super) operation: &'static str,
-    pub(super) title: &'static str,
+pub(in crate::bench) struct Workload {
+    pub(in crate::bench) operation: &'static str,
+    pub(in crate::bench) title: &'static str,
     /// Units of work in one repetition.
-    pub(super) units: u32,
+    pub(in crate::bench) units: u32,
 }
 
 /// Every workload under every condition.
-pub(super) fn cells(
+pub(in crate::bench) fn cells(
     suite: &str,
     reports: &[Report],
     workloads: &[Workload],
     conditions: &[Condition],
+    backend: Backend,
 ) -> Vec<Cell> {
     let mut cells = Vec::new();
     for workload in workloads {
@@ -57,7 +58,7 @@ pub(super) fn cells(
             if cell.value.is_none() {
                 cell.reason = Some(reason(reports, system, name));
             }
-            judged(&mut cell, &ratios(reports, name, system), &same);
+            judged(&mut cell, &ratios(reports, name, system), &same, backend);
             cells.push(cell);
         }
     }
@@ -72,7 +73,7 @@ pub(super) fn empty(
     row: &str,
     condition: &Condition,
 ) -> Cell {
-    let kernel = reports.first().map_or("", |report| report.kernel.name());
+    let kernel = reports.first().map_or("", |report| report.kernel_name());
     Cell {
         suite: suite.to_owned(),
         workload: workload.to_owned(),
@@ -89,14 +90,14 @@ pub(super) fn empty(
 }
 
 /// Adds the overhead and what may be said about it; the first column is what the others are compared with.
-pub(super) fn judged(cell: &mut Cell, ratios: &[f64], same: &[f64]) {
+pub(super) fn judged(cell: &mut Cell, ratios: &[f64], same: &[f64], backend: Backend) {
     if cell.system != NOTHING && cell.reason.is_none() {
-        compared(cell, ratios, same);
+        compared(cell, ratios, same, backend);
     }
 }
 
 /// Adds the overhead and what may be said about it to a cell that has a baseline.
-pub(super) fn compared(cell: &mut Cell, ratios: &[f64], same: &[f64]) {
+pub(super) fn compared(cell: &mut Cell, ratios: &[f64], same: &[f64], backend: Backend) {
     // Not only how much the boots scatter: also what a boot itself moves by from its start to its end.
     let moved = median(same).unwrap_or(f64::INFINITY).abs();
     let least = detectable(same).max(moved);
@@ -104,7 +105,7 @@ pub(super) fn compared(cell: &mut Cell, ratios: &[f64], same: &[f64]) {
     cell.detectable = Some(least).filter(|least| least.is_finite());
     cell.verdict = cell
         .estimate
-        .map(|estimate| judge(&estimate, least, Backend::TcgIcount.margin()));
+        .map(|estimate| judge(&estimate, least, backend.margin()));
 }
 
 /// The overhead in one boot. What is compared with stands at both ends of a boot, and its mean is used.
@@ -137,7 +138,7 @@ fn reason(reports: &[Report], system: &str, operation: &str) -> String {
 }
 
 /// Every batch of every boot, per unit of work.
-pub(super) fn samples(
+pub(in crate::bench) fn samples(
     suite: &'static str,
     reports: &[Report],
     workloads: &[Workload],
@@ -247,7 +248,7 @@ pub(super) mod tests {
             Condition::new("8", systems::protected(8)),
             Condition::new("AppArmor", systems::apparmor(8)),
         ];
-        cells("suite", reports, &[workload], &conditions)
+        cells("suite", reports, &[workload], &conditions, Backend::TcgIcount)
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::{
     bench::{
         hooks::{self, Room},
         kept::Kept,
-        protocol::{Plan, Work},
+        protocol::{Clock, Plan, Work},
         record::{Cell, Sample, Summary, field},
         report::Report,
         stats::{Backend, log_ratio, median},
@@ -164,6 +164,7 @@ fn boot(settings: &Settings, kernel: Series, lsm: &str, salt: u32, runs: u32, ke
         }],
         count_hooks: false,
         salt,
+        clock: Clock::Instructions,
     };
     let room = Room {
         lsm: Some(lsm.to_owned()),
@@ -228,7 +229,7 @@ fn summary(settings: &Settings, kernels: &[Series], all: &[Round]) -> Summary {
                 reason: configuration.lsm.err().map(str::to_owned),
             };
             if configuration.name != NOLSM && cell.reason.is_none() {
-                compared(&mut cell, &ratios(&rounds), &same);
+                compared(&mut cell, &ratios(&rounds), &same, Backend::TcgIcount);
             }
             cells.push(cell);
         }

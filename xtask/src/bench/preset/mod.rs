@@ -1,10 +1,10 @@
 //! `bench preset`: one command per table of the documents that varmor is compared with.
 
-mod cells;
+pub(super) mod cells;
 mod grsec;
 mod lsmperf;
 mod programs;
-mod pts;
+pub(super) mod pts;
 mod resources;
 mod smoke;
 mod unixbench;
@@ -17,6 +17,7 @@ use clap::ValueEnum;
 use super::{
     hooks::{self, Programs},
     record::{Folder, Run},
+    stats::Backend,
 };
 use crate::{kernel::Series, tools};
 
@@ -26,7 +27,10 @@ pub(super) struct Args {
     /// How much is measured
     #[arg(long, default_value = "smoke")]
     scale: Scale,
-    /// Boots of each guest, at least 3 for an interval [default: by scale]
+    /// What is counted: instructions of a guest, or the time of this machine (seed-pts and seed-grsec, as root)
+    #[arg(long, default_value = "guest")]
+    backend: On,
+    /// Boots of each guest, or blocks on this machine, at least 3 for an interval [default: by scale]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
     boots: Option<u32>,
     /// Only this kernel [default: 6.1; seed-lsmperf: all four; seed-resources: 6.12]
@@ -67,6 +71,24 @@ enum Scale {
     Std,
 }
 
+/// Where a preset measures.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum On {
+    /// In guests that count instructions: all systems, the same numbers everywhere
+    Guest,
+    /// On this machine, in its time: the systems that its kernel can run
+    Native,
+}
+
+impl On {
+    fn backend(self) -> Backend {
+        match self {
+            Self::Guest => Backend::TcgIcount,
+            Self::Native => Backend::NativeWall,
+        }
+    }
+}
+
 impl Scale {
     fn name(self) -> &'static str {
         match self {
@@ -79,6 +101,7 @@ impl Scale {
 /// What every preset is given.
 struct Settings {
     scale: Scale,
+    backend: Backend,
     boots: Option<u32>,
     kernel: Option<Series>,
     programs: Programs,
@@ -91,6 +114,7 @@ impl Settings {
         let run = Run {
             preset: preset.to_owned(),
             scale: self.scale.name().to_owned(),
+            backend: self.backend,
             kernel: self
                 .kernel
                 .map(|kernel| kernel.name().to_owned())
@@ -108,7 +132,11 @@ impl Args {
     fn without_effect(&self) -> Option<&'static str> {
         let has_boots = !matches!(self.preset, Preset::Smoke | Preset::SeedResources);
         let is_of_resources = matches!(self.preset, Preset::SeedResources);
+        let is_native = self.backend == On::Native;
+        let has_programs = matches!(self.preset, Preset::SeedPts | Preset::SeedGrsec);
         [
+            ("--backend", is_native && !has_programs),
+            ("--kernel", is_native && self.kernel.is_some()),
             ("--resume", self.resume.is_some() && !has_boots),
             ("--boots", self.boots.is_some() && !has_boots),
             (
@@ -129,6 +157,7 @@ pub(super) fn command(args: &Args) -> Result<ExitCode> {
     tools::need(tools::GUEST)?;
     let settings = Settings {
         scale: args.scale,
+        backend: args.backend.backend(),
         boots: args.boots,
         kernel: args.kernel,
         programs: hooks::programs(args.programs.as_deref())?,
@@ -145,7 +174,7 @@ pub(super) fn command(args: &Args) -> Result<ExitCode> {
 }
 
 /// Names what could not be measured on a kernel; such a run has failed.
-fn closing(kernel: Series, problems: &[String]) -> ExitCode {
+fn closing(kernel: &str, problems: &[String]) -> ExitCode {
     for problem in problems {
         println!("FAILED: {kernel}: {problem}");
     }
@@ -179,6 +208,9 @@ mod tests {
         assert_eq!(idle("seed-resources --programs out"), Some("--programs"));
         assert_eq!(idle("smoke --resume a"), Some("--resume"));
         assert_eq!(idle("seed-unixbench --suite redis"), Some("--suite"));
+        assert_eq!(idle("seed-unixbench --backend native"), Some("--backend"));
+        assert_eq!(idle("seed-grsec --backend native --kernel 6.1"), Some("--kernel"));
+        assert_eq!(idle("seed-pts --backend native --boots 3"), None);
         assert_eq!(idle("seed-pts --suite redis --boots 3 --resume a"), None);
     }
 }

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     bench::{
         hooks, operations,
-        protocol::Plan,
+        protocol::{Clock, Plan},
         record::{Folder, Summary, field},
         stats::Backend,
         systems::{self, NOTHING, NOTHING_AGAIN},
@@ -61,6 +61,7 @@ pub(super) fn run(settings: &Settings) -> Result<ExitCode> {
         operations: chosen.iter().map(|operation| operation.work()).collect(),
         count_hooks: false,
         salt: 0,
+        clock: Clock::Instructions,
     };
     let reports = [hooks::measure(kernel, &plan, &settings.programs)?];
     let [report] = &reports;
@@ -70,7 +71,7 @@ pub(super) fn run(settings: &Settings) -> Result<ExitCode> {
         backend: Backend::TcgIcount,
         unit: "guest instructions per operation".to_owned(),
         kernels: [(kernel.name().to_owned(), report.release.clone())].into(),
-        cells: cells::cells(SUITE, &reports, &workloads, &conditions),
+        cells: cells::cells(SUITE, &reports, &workloads, &conditions, Backend::TcgIcount),
     };
     folder.summary(&summary)?;
     folder.samples(

@@ -27,6 +27,8 @@ pub(in crate::bench) enum Backend {
     TcgIcount,
     /// Time on this machine.
     NativeWall,
+    /// Time on a node of the lab's cluster.
+    ClusterWall,
 }
 
 impl Backend {
@@ -34,6 +36,60 @@ impl Backend {
         match self {
             Self::TcgIcount => "tcg-icount",
             Self::NativeWall => "native-wall",
+            Self::ClusterWall => "cluster-wall",
+        }
+    }
+
+    /// What is measured of a unit of work.
+    pub(in crate::bench) fn unit(self) -> &'static str {
+        match self {
+            Self::TcgIcount => "guest instructions per unit of work",
+            Self::NativeWall => "nanoseconds per unit of work",
+            Self::ClusterWall => "nanoseconds of the node per operation",
+        }
+    }
+
+    /// A thousand million of what is measured.
+    pub(in crate::bench) fn second(self) -> &'static str {
+        match self {
+            Self::TcgIcount => "10⁹ guest instructions",
+            Self::NativeWall | Self::ClusterWall => "seconds",
+        }
+    }
+
+    /// Of units of work: so many for a thousand million of what is measured.
+    pub(in crate::bench) fn rate(self) -> &'static str {
+        match self {
+            Self::TcgIcount => "for 10⁹ guest instructions (of 1 ns: per second of the guest's clock)",
+            Self::NativeWall | Self::ClusterWall => "per second",
+        }
+    }
+
+    /// What a run is repeated by.
+    pub(in crate::bench) fn blocks(self) -> &'static str {
+        match self {
+            Self::TcgIcount => "boots",
+            Self::NativeWall | Self::ClusterWall => "blocks",
+        }
+    }
+
+    /// What the numbers hold and what they do not, for the head of a table.
+    pub(in crate::bench) fn meaning(self) -> &'static str {
+        match self {
+            Self::TcgIcount => {
+                "What is counted: a fixed amount of work, all that the guest's one processor does for it, in server, client and kernel, \
+                 without its idle time. Instructions are not time: no cache, no second processor."
+            }
+            Self::NativeWall => {
+                "What is taken: the time of this machine for a fixed amount of work, with all its processors and with whatever else ran \
+                 on it. In each block every system is measured in a random order and then in the reverse order; the number of a block \
+                 is the geometric mean of the two."
+            }
+            Self::ClusterWall => {
+                "What is taken: the time of a node, in a pod for each system that `kubectl exec` goes to, every pod in a random order and then \
+                 in the reverse order. The smallest overhead that can be seen is that of a second pod without a policy. Without KVM the \
+                 node's processor is emulated: the numbers say which system does more, not how long a processor takes for it."
+            }
         }
     }
 
@@ -41,7 +97,7 @@ impl Backend {
     pub(in crate::bench) fn margin(self) -> f64 {
         match self {
             Self::TcgIcount => 0.002,
-            Self::NativeWall => 0.01,
+            Self::NativeWall | Self::ClusterWall => 0.01,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What is proven in the cluster: the cases in their order.
 
+pub(in crate::cluster) mod bench;
 mod chart;
 mod cluster;
 mod combined;
@@ -12,7 +13,7 @@ mod session;
 mod workloads;
 
 use anyhow::Result;
-pub(super) use session::Session;
+pub(crate) use session::Session;
 
 /// One thing that is proven.
 pub(super) struct Case {

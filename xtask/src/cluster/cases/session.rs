@@ -28,7 +28,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(kubectl: Kubectl, nodes: Vec<String>) -> Self {
+    pub(in crate::cluster) fn new(kubectl: Kubectl, nodes: Vec<String>) -> Self {
         Self {
             kubectl,
             nodes,

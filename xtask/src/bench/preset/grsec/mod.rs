@@ -34,5 +34,5 @@ pub(super) fn run(settings: &Settings) -> Result<ExitCode> {
     measured.folder.table("grsec", &markdown, &csv)?;
     print!("{markdown}");
     println!("{}", measured.folder.path().display());
-    Ok(super::closing(measured.kernel, &measured.problems))
+    Ok(super::closing(&measured.kernel, &measured.problems))
 }

@@ -1,6 +1,7 @@
 //! Presets that run programs of a distribution, each with a known amount of work, under several systems.
 //!
-//! All suites share a guest, with their programs in its memory; the block is a boot, and all systems run in each.
+//! All suites share a guest, with their programs in its memory; the block is a boot, and all systems run in each. On this machine
+//! a block is every system in a random order and then in the reverse order.
 
 mod packages;
 pub(super) mod suite;
@@ -18,17 +19,17 @@ use super::{
 use crate::{
     bench::{
         hooks::{self, Room},
-        protocol::Plan,
+        native,
+        protocol::{Clock, Plan},
         record::{Folder, Sample, Summary},
         report::Report,
-        stats::Backend,
-        systems::{self, NOTHING_AGAIN},
+        stats::{Backend, mirrored},
+        systems::{self, NOTHING, NOTHING_AGAIN},
     },
     kernel::Series,
     test,
 };
 
-pub(super) const UNIT: &str = "guest instructions per unit of work";
 /// Of one boot; the emulated programs take their time.
 const TIMEOUT: Duration = Duration::from_hours(4);
 
@@ -45,7 +46,8 @@ pub(super) struct Programs {
 /// What came of it; samples and summary are in the folder.
 pub(super) struct Measured {
     pub(super) folder: Folder,
-    pub(super) kernel: Series,
+    /// What tables call the kernel.
+    pub(super) kernel: String,
     pub(super) summary: Summary,
     /// Per unit of work.
     pub(super) samples: Vec<Sample>,
@@ -54,18 +56,18 @@ pub(super) struct Measured {
 
 impl Programs {
     pub(super) fn measure(&self, settings: &Settings) -> Result<Measured> {
-        let kernel = settings.kernel.unwrap_or(Series::V6_1);
         let boots = settings.boots.unwrap_or(match settings.scale {
             Scale::Smoke => 1,
             Scale::Std => 5,
         });
+        let backend = settings.backend;
         let names: Vec<&str> = self.suites.iter().map(|suite| suite.name).collect();
         let folder = settings.folder(self.preset, boots, &names)?;
         let mut summary = Summary {
             preset: self.preset.to_owned(),
             scale: settings.scale.name().to_owned(),
-            backend: Backend::TcgIcount,
-            unit: UNIT.to_owned(),
+            backend,
+            unit: backend.unit().to_owned(),
             kernels: [].into(),
             cells: Vec::new(),
         };
@@ -73,24 +75,29 @@ impl Programs {
         let mut problems = Vec::new();
         let mut ready = Ready::default();
         for suite in &self.suites {
-            match self.left_out(suite) {
+            match self.left_out(suite, backend) {
                 Some(reason) => {
                     ready.missing.insert(suite.name, reason.to_owned());
                 }
                 None => ready.add(suite),
             }
         }
-        let (reports, failure) = ready.boot(self, settings, &folder, kernel, boots);
+        let (reports, failure) = ready.measure(self, settings, &folder, boots);
         for report in &reports {
             summary
                 .kernels
-                .insert(kernel.name().to_owned(), report.release.clone());
-            problems.extend(report.problems().iter().cloned());
+                .insert(report.kernel_name().to_owned(), report.release.clone());
+            let found = report.problems().iter();
+            problems.extend(
+                found
+                    .filter(|problem| !self.is_expected(problem, backend))
+                    .cloned(),
+            );
         }
         problems.extend(failure.clone());
         for suite in &self.suites {
             let workloads = suite.workloads(settings.scale);
-            let mut cells = cells::cells(suite.name, &reports, &workloads, &self.conditions);
+            let mut cells = cells::cells(suite.name, &reports, &workloads, &self.conditions, backend);
             let missing = ready.missing.get(suite.name);
             if let Some(reason) = missing.or(failure.as_ref()) {
                 let reason = reason.replace(['\n', '|'], " ");
@@ -98,7 +105,7 @@ impl Programs {
                     cell.reason = Some(reason.clone());
                 }
             }
-            let failed = missing.filter(|_| self.left_out(suite).is_none());
+            let failed = missing.filter(|_| self.left_out(suite, backend).is_none());
             problems.extend(failed.map(|reason| format!("{}: {reason}", suite.name)));
             summary.cells.extend(cells);
             samples.extend(cells::samples(suite.name, &reports, &workloads, &self.conditions));
@@ -108,22 +115,37 @@ impl Programs {
         let about = json!({
             "boots": boots,
             "salts": (0..boots).collect::<Vec<_>>(),
+            "schedule_seed": SEED,
             "bootstrap_seed": SEED,
             "packages": ready.versions,
         });
         folder.meta(&summary, &about)?;
         Ok(Measured {
             folder,
-            kernel,
+            kernel: summary.kernels.keys().next().cloned().unwrap_or_default(),
             summary,
             samples,
             problems,
         })
     }
 
-    /// Why a suite that nobody has named is not run.
-    fn left_out(&self, suite: &Suite) -> Option<&'static str> {
-        suite.unproven.filter(|_| !self.named)
+    /// Why a suite that nobody has named is not run in guests.
+    fn left_out(&self, suite: &Suite, backend: Backend) -> Option<&'static str> {
+        suite
+            .unproven
+            .filter(|_| !self.named && backend == Backend::TcgIcount)
+    }
+
+    /// Not every machine can run every system: such a row says why it has no numbers, and the run is whole. Guests can run all.
+    fn is_expected(&self, problem: &str, backend: Backend) -> bool {
+        let names = self
+            .conditions
+            .iter()
+            .map(|condition| condition.system.name.as_str());
+        backend == Backend::NativeWall
+            && names
+                .filter(|name| *name != NOTHING)
+                .any(|name| problem.starts_with(&format!("{name}: ")))
     }
 
     /// Every system, and the first one once more at the end.
@@ -134,6 +156,7 @@ impl Programs {
             operations: suites.iter().flat_map(|suite| suite.work(scale)).collect(),
             count_hooks: false,
             salt,
+            clock: Clock::Instructions,
         }
     }
 }
@@ -164,14 +187,13 @@ impl Ready {
         }
     }
 
-    /// Every boot, and why there are not all of them.
-    fn boot(
+    /// Every block, and why there are not all of them.
+    fn measure(
         &mut self,
         run: &Programs,
         settings: &Settings,
         folder: &Folder,
-        kernel: Series,
-        boots: u32,
+        blocks: u32,
     ) -> (Vec<Report>, Option<String>) {
         let mut reports = Vec::new();
         if self.suites.is_empty() {
@@ -181,19 +203,100 @@ impl Ready {
         // The parser's libraries are this machine's, and never older than those of the programs.
         let outcome = test::parser().and_then(|parser| {
             self.room.shares.extend(parser);
-            for salt in 0..boots {
-                eprintln!("[{} {kernel}: boot {} of {boots}]", run.preset, salt + 1);
-                let plan = run.plan(&self.suites, settings.scale, salt);
-                reports.push(hooks::measure_kept(
-                    kernel,
-                    &plan,
-                    &settings.programs,
-                    &self.room,
-                    &folder.boot(&format!("{kernel}-{salt}")),
-                )?);
+            match settings.backend {
+                Backend::TcgIcount => self.boot(run, settings, folder, blocks, &mut reports),
+                Backend::NativeWall | Backend::ClusterWall => {
+                    self.stay(run, settings, folder, blocks, &mut reports)
+                }
             }
-            Ok(())
         });
         (reports, outcome.err().map(|error| format!("{error:#}")))
+    }
+
+    /// A guest for each block.
+    fn boot(
+        &self,
+        run: &Programs,
+        settings: &Settings,
+        folder: &Folder,
+        boots: u32,
+        reports: &mut Vec<Report>,
+    ) -> Result<()> {
+        let kernel = settings.kernel.unwrap_or(Series::V6_1);
+        for salt in 0..boots {
+            eprintln!("[{} {kernel}: boot {} of {boots}]", run.preset, salt + 1);
+            let plan = run.plan(&self.suites, settings.scale, salt);
+            reports.push(hooks::measure_kept(
+                kernel,
+                &plan,
+                &settings.programs,
+                &self.room,
+                &folder.boot(&format!("{kernel}-{salt}")),
+            )?);
+        }
+        Ok(())
+    }
+
+    /// Blocks on this machine.
+    fn stay(
+        &self,
+        run: &Programs,
+        settings: &Settings,
+        folder: &Folder,
+        blocks: u32,
+        reports: &mut Vec<Report>,
+    ) -> Result<()> {
+        let mut plan = run.plan(&self.suites, settings.scale, 0);
+        plan.clock = Clock::Time;
+        for work in &mut plan.operations {
+            // The block is what is repeated.
+            work.batches = 1;
+        }
+        let room = native::Room::new(&plan, &settings.programs, &self.room.shares)?;
+        let systems = plan.systems.clone();
+        let orders = mirrored(systems.len(), usize::try_from(blocks)?, SEED);
+        for (block, order) in orders.iter().enumerate() {
+            eprintln!(
+                "[{} on this machine: block {} of {blocks}]",
+                run.preset,
+                block + 1
+            );
+            let (forth, back) = order.split_at(systems.len());
+            let mut half = |order: &[usize], name: &str| {
+                plan.systems = order.iter().map(|system| systems[*system].clone()).collect();
+                room.measure(&plan, &folder.boot(&format!("native-{block}-{name}")))
+            };
+            let forth = half(forth, "forth")?;
+            reports.push(Report::mirrored(&forth, &half(back, "back")?));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Backend, Programs};
+    use crate::bench::{
+        preset::cells::Condition,
+        systems::{self, NOTHING},
+    };
+
+    #[test]
+    fn what_this_machine_cannot_run_is_expected_and_what_goes_wrong_is_not() {
+        let programs = Programs {
+            preset: "test",
+            conditions: vec![
+                Condition::new("NoProtect", systems::nothing(NOTHING)),
+                Condition::new("Enhance BPF", systems::compared("EnhanceProtect", "BPF")),
+            ],
+            suites: Vec::new(),
+            named: false,
+        };
+        let cannot = "EnhanceProtect-BPF: this kernel has no BPF LSM";
+        assert!(programs.is_expected(cannot, Backend::NativeWall));
+        assert!(!programs.is_expected(cannot, Backend::TcgIcount));
+        assert!(!programs.is_expected("nothing: the program is not there", Backend::NativeWall));
+        let operation = "EnhanceProtect-BPF, sysbench-cpu: sysbench has done 3 events, not 100";
+        assert!(!programs.is_expected(operation, Backend::NativeWall));
     }
 }

@@ -13,6 +13,7 @@ use crate::bench::{
         },
     },
     record::{Sample, Summary},
+    stats::Backend,
 };
 
 const CLIENT: &str = concat!("varmor bench ", env!("CARGO_PKG_VERSION"));
@@ -26,7 +27,10 @@ pub(super) fn composite(measured: &Measured, asked: &[&'static Suite], scale: Sc
     let kernels: Vec<&str> = summary.kernels.values().map(String::as_str).collect();
     let systems = conditions().into_iter().map(|condition| System {
         name: condition.label,
-        hardware: "Processor: one, emulated by QEMU, which counts instructions".to_owned(),
+        hardware: match summary.backend {
+            Backend::TcgIcount => "Processor: one, emulated by QEMU, which counts instructions".to_owned(),
+            Backend::NativeWall | Backend::ClusterWall => "Processor: this machine's".to_owned(),
+        },
         software: format!("OS: Debian's programs, Kernel: {}", kernels.join(", ")),
         notes: String::new(),
         time: now.clone(),
@@ -34,13 +38,20 @@ pub(super) fn composite(measured: &Measured, asked: &[&'static Suite], scale: Sc
     Composite {
         title: format!("{} {}", summary.preset, summary.scale),
         client: CLIENT.to_owned(),
-        description: "Programs under nothing and under each mode of each enforcer; not the profiles of the Phoronix Test Suite, \
-                      but fixed amounts of the same work, and a second is 10⁹ guest instructions."
-            .to_owned(),
+        description: format!(
+            "Programs under nothing and under each mode of each enforcer; not the profiles of the Phoronix Test Suite, but fixed amounts \
+             of the same work. {}",
+            summary.backend.meaning()
+        ),
         systems: systems.collect(),
         tests: asked
             .iter()
-            .flat_map(|suite| suite.columns.iter().map(|column| test(summary, samples, suite, column, scale)))
+            .flat_map(|suite| {
+                suite
+                    .columns
+                    .iter()
+                    .map(|column| test(summary, samples, suite, column, scale))
+            })
             .collect(),
     }
 }
@@ -63,8 +74,8 @@ fn test(summary: &Summary, samples: &[Sample], suite: &Suite, column: &Column, s
         )
     });
     let (scale_of_values, better) = match suite.sense {
-        Sense::Rate(what) => (format!("{what} Per 10⁹ Instructions"), Better::Higher),
-        Sense::Time => ("10⁹ Instructions".to_owned(), Better::Lower),
+        Sense::Rate(what) => (format!("{what} {}", summary.backend.rate()), Better::Higher),
+        Sense::Time => (summary.backend.second().to_owned(), Better::Lower),
     };
     Test {
         // No profile of the suite was run.

@@ -41,7 +41,7 @@ impl Name {
 }
 
 /// The rows of the comparison, in its order.
-fn conditions() -> Vec<Condition> {
+pub(in crate::bench) fn conditions() -> Vec<Condition> {
     let row = |label, mode, enforcer| Condition::new(label, systems::compared(mode, enforcer));
     vec![
         Condition::new("NoProtect", systems::nothing(NOTHING)),
@@ -82,7 +82,7 @@ pub(super) fn run(settings: &Settings, only: &[Name]) -> Result<ExitCode> {
     print!("{markdown}");
     files::write(&measured, &programs.suites, settings.scale)?;
     println!("{}", folder.path().display());
-    Ok(super::closing(measured.kernel, &measured.problems))
+    Ok(super::closing(&measured.kernel, &measured.problems))
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ fn percent(ratio: Option<f64>) -> String {
 
 /// As Markdown and CSV.
 pub(super) fn table(summary: &Summary, suites: &[&Suite]) -> (String, String) {
-    let mut markdown = "# Overheads by suite\n\nPercent more than *NoProtect*, geometric mean of the suite's columns: ours in guest instructions, in \
+    let mut markdown = "# Overheads by suite\n\nPercent more than *NoProtect*, geometric mean of the suite's columns: ours in what the backend measures, in \
                         parentheses what the comparison's own numbers say in time.\n\n| Test Scenario |"
         .to_owned();
     let mut csv = "Test Scenario".to_owned();

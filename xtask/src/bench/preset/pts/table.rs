@@ -66,6 +66,7 @@ impl<'a> Table<'a> {
 
     pub(super) fn markdown(&self) -> String {
         let Suite { title, sense, .. } = self.suite;
+        let backend = self.summary.backend;
         let kernels: Vec<&str> = self.summary.kernels.values().map(String::as_str).collect();
         let estimates = self.cells().filter_map(|cell| cell.estimate);
         let boots = estimates
@@ -73,22 +74,16 @@ impl<'a> Table<'a> {
             .max()
             .unwrap_or_default();
         let meaning = match sense {
-            Sense::Rate(what) => {
-                format!(
-                    "{what} for 10⁹ guest instructions (of 1 ns: per second of the guest's clock) - Higher is better"
-                )
-            }
-            Sense::Time => {
-                "10⁹ guest instructions (of 1 ns: seconds of the guest's clock) - Lower is better".to_owned()
-            }
+            Sense::Rate(what) => format!("{what} {} - Higher is better", backend.rate()),
+            Sense::Time => format!("{} - Lower is better", backend.second()),
         };
         let mut text = format!(
-            "# {title}, kernel {}, scale {}\n\n{meaning}. Backend `{}`, boots: {boots}. What is counted: a fixed amount of work, all \
-             that the guest's one processor does for it, in server, client and kernel, without its idle time. Instructions are not time: no \
-             cache, no second processor. Policies are the comparison's, each by `varmor run`; server and client are both under it.\n\n",
+            "# {title}, kernel {}, scale {}\n\n{meaning}. Backend `{}`, {}: {boots}. {} Policies are the comparison's, each by `varmor run`; server and client are both under it.\n\n",
             kernels.join(", "),
             self.summary.scale,
-            self.summary.backend.name()
+            backend.name(),
+            backend.blocks(),
+            backend.meaning()
         );
         self.numbers(&mut text);
         self.overheads(&mut text);
@@ -129,9 +124,9 @@ impl<'a> Table<'a> {
 
     fn overheads(&self, text: &mut String) {
         text.push_str(
-            "\n## Overheads\n\nInstructions per unit of work more than under *NoProtect*: median of the boots, 95 % interval, smallest overhead \
-             that this run can see (from *NoProtect* against itself at the end of the boot), verdict (none with fewer than 3 boots).\n\n\
-             | column | system | instructions | overhead % | interval | detectable % | verdict |\n|---|---|---:|---:|---|---:|---|\n",
+            "\n## Overheads\n\nMore than under *NoProtect*, per unit of work: median of the boots or blocks, 95 % interval, smallest overhead \
+             that this run can see (from *NoProtect* against itself), verdict (none with fewer than 3 of them).\n\n\
+             | column | system | instructions or ns | overhead % | interval | detectable % | verdict |\n|---|---|---:|---:|---|---:|---|\n",
         );
         let percent = |overhead: f64| 100.0 * overhead.exp_m1();
         for column in self.suite.columns {
@@ -179,11 +174,9 @@ pub(super) mod tests {
     use super::{Scale, Table, conditions};
     use crate::bench::{
         preset::cells::tests::{cell, one_boot},
-        preset::{
-            programs::{UNIT, suite::Suite},
-            pts::suites,
-        },
+        preset::{programs::suite::Suite, pts::suites},
         record::Summary,
+        stats::Backend,
     };
 
     /// Every cell of a suite: half a million instructions for a unit, and so much more under every system.
@@ -197,7 +190,7 @@ pub(super) mod tests {
                     .map(|condition| cell(names, condition, overhead)),
             );
         }
-        one_boot("seed-pts", UNIT, cells)
+        one_boot("seed-pts", Backend::TcgIcount.unit(), cells)
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     bench::{
         hooks::{self, Room},
-        protocol::{Plan, System},
+        protocol::{Clock, Plan, System},
         record::{Cell, Summary},
         report::Report,
         stats::Backend,
@@ -70,6 +70,7 @@ pub(super) fn run(settings: &Settings) -> Result<ExitCode> {
             operations: tests::ALL.iter().map(|test| test.work(settings.scale)).collect(),
             count_hooks: false,
             salt,
+            clock: Clock::Instructions,
         };
         let kept = folder.boot(&format!("{kernel}-{salt}"));
         reports.push(hooks::measure_kept(
@@ -103,12 +104,12 @@ pub(super) fn run(settings: &Settings) -> Result<ExitCode> {
     print!("{}", table.markdown());
     println!("{}", folder.path().display());
     let problems: Vec<String> = reports.iter().flat_map(Report::problems).cloned().collect();
-    Ok(super::closing(kernel, &problems))
+    Ok(super::closing(kernel.name(), &problems))
 }
 
 /// Every test and both indices under every condition.
 fn cells(reports: &[Report], conditions: &[Condition]) -> Vec<Cell> {
-    let mut all = cells::cells(SUITE, reports, &workloads(), conditions);
+    let mut all = cells::cells(SUITE, reports, &workloads(), conditions, Backend::TcgIcount);
     for (name, title, with_cpu) in [
         (INDEX, "System Benchmarks Index", true),
         (INDEX_WITHOUT_CPU, "Index without Dhrystone and Whetstone", false),
@@ -127,7 +128,7 @@ fn cells(reports: &[Report], conditions: &[Condition]) -> Vec<Cell> {
             if ratios.len() < reports.len() {
                 cell.reason = Some("a test of the index was not measured".to_owned());
             }
-            cells::judged(&mut cell, &ratios, &same);
+            cells::judged(&mut cell, &ratios, &same, Backend::TcgIcount);
             all.push(cell);
         }
     }

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use super::{
     operations::{self, Operation},
     plan, priority, programs,
-    protocol::{Line, Work},
+    protocol::{Clock, Line, Work},
     raw, say,
 };
 
@@ -46,13 +46,15 @@ pub(super) fn measure(args: &Args) -> Result<()> {
     let plan = plan()?;
     if args.ask_for_priority {
         priority::ask()?;
-    } else {
+    } else if plan.clock == Clock::Instructions {
         raw::become_real_time().context("become a real-time task")?;
     }
-    sleep(QUIET);
+    if plan.clock == Clock::Instructions {
+        sleep(QUIET);
+    }
     for work in &plan.operations {
         let measured = if programs::is_one(work) {
-            programs::measure(work)
+            programs::measure(work, plan.clock)
         } else {
             batches(work)
         };
@@ -74,7 +76,7 @@ pub(super) fn measure(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn batches(work: &Work) -> Result<Vec<u64>> {
+pub(super) fn batches(work: &Work) -> Result<Vec<u64>> {
     let mut operation = operations::prepare(&work.name)?;
     for _ in 0..WARM_UP.min(work.batches) {
         sleep(PAUSE);

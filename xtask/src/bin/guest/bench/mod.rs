@@ -9,6 +9,7 @@ mod kept;
 mod launch;
 mod measure;
 mod operations;
+mod pod;
 mod priority;
 mod programs;
 #[path = "../../../bench/protocol.rs"]
@@ -47,6 +48,8 @@ enum Command {
     RedisClient(programs::redis::client::Args),
     /// Returns counters until its input ends
     Echo,
+    /// Measures operations in the time of the container that it is in
+    Pod(pod::Args),
 }
 
 pub(crate) fn command(args: &Args) -> Result<ExitCode> {
@@ -57,6 +60,7 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
         Command::Features => print!("{}", features::text(Path::new(features::FOLDER))?),
         Command::RedisClient(args) => programs::redis::client::run(args)?,
         Command::Echo => ubench::echo()?,
+        Command::Pod(args) => pod::run(args)?,
         Command::Wait => {
             println!();
             let _ = std::io::stdin().read(&mut [0; 1]);

@@ -26,10 +26,23 @@ pub(super) struct FilterInstruction {
 /// Of real-time tasks.
 pub(super) const PRIORITY: i32 = 10;
 
-/// The command will be a real-time task of the usual priority, less urgent than the server that this process has started.
+/// If this process is a real-time task, the command will be one of the usual priority, less urgent than the server that this
+/// process has started.
 pub(super) fn less_urgent(command: &mut Command) -> &mut Command {
-    // SAFETY: between fork and exec there is one system call, which takes no memory and no lock.
-    unsafe { command.pre_exec(|| make_real_time(0, PRIORITY)) }
+    let become_one = || {
+        if is_real_time() {
+            make_real_time(0, PRIORITY)
+        } else {
+            Ok(())
+        }
+    };
+    // SAFETY: between fork and exec there are two system calls, which take no memory and no lock.
+    unsafe { command.pre_exec(become_one) }
+}
+
+fn is_real_time() -> bool {
+    // SAFETY: the call takes a number and returns one.
+    unsafe { libc::sched_getscheduler(0) == libc::SCHED_FIFO }
 }
 
 /// Nothing else gets the processor while this process wants it.

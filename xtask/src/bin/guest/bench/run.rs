@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use super::{
     attached, kept, plan, programs,
-    protocol::{Line, Setup, Work},
+    protocol::{Clock, Line, Plan, Setup, Work},
     say, stage,
     systems::{self, Active},
 };
@@ -20,6 +20,9 @@ const COUNTED: u32 = 100;
 
 pub(super) fn run() -> Result<()> {
     let plan = plan()?;
+    if plan.clock == Clock::Time {
+        return in_time(&plan);
+    }
     stage::prepare()?;
     collect_randomness()?;
     sleep(SETTLE + SALT * plan.salt);
@@ -67,6 +70,31 @@ pub(super) fn run() -> Result<()> {
                 operation: None,
                 text: format!("{error:#}"),
             })?;
+        }
+    }
+    Ok(())
+}
+
+/// On a machine at its own work nothing is prepared for operations, and nobody waits for its kernel to be quiet.
+fn in_time(plan: &Plan) -> Result<()> {
+    let mut known = systems::Known::new();
+    for system in &plan.systems {
+        let measured = systems::activate(&system.setup, &mut known).and_then(|active| {
+            let lines = active.measure(plan.salt)?;
+            active.end()?;
+            Ok(lines)
+        });
+        match measured {
+            Ok(lines) => {
+                for line in lines {
+                    say(&named(line, &system.name))?;
+                }
+            }
+            Err(error) => say(&Line::Problem {
+                system: system.name.clone(),
+                operation: None,
+                text: format!("{error:#}"),
+            })?,
         }
     }
     Ok(())

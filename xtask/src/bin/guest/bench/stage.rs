@@ -16,15 +16,23 @@ pub(super) const VOLUME: &str = "/ov/bb/cc/dd/vv/ff/gg/hh";
 
 const NOTHING: Option<&str> = None;
 
-pub(super) fn prepare() -> Result<()> {
+/// A busybox, which is `true` when it is called so.
+const PROGRAM: &str = "/bin/true";
+
+/// What needs no mounts.
+pub(super) fn files() -> Result<()> {
     fs::create_dir_all(DEEP)?;
     for folder in [TOP, SHALLOW, DEEP] {
         fs::write(format!("{folder}/file.txt"), [b'x'; 4096])?;
     }
     let program = format!("{DEEP}/true");
-    fs::copy("/bin/busybox", &program).context("copy busybox")?;
+    fs::copy(PROGRAM, &program).with_context(|| format!("copy {PROGRAM}"))?;
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
+    Ok(())
+}
 
+pub(super) fn prepare() -> Result<()> {
+    files()?;
     for folder in ["/tmp/lower/bb/cc/dd/ee/ff/gg/hh", "/tmp/lower/bb/cc/dd/vv"] {
         fs::create_dir_all(folder)?;
     }

@@ -160,10 +160,16 @@ impl Active {
             output.status.success(),
             "the measuring process: {}: {}",
             output.status,
-            String::from_utf8_lossy(&output.stderr).trim()
+            failure(&String::from_utf8_lossy(&output.stderr))
         );
         Ok(output)
     }
+}
+
+/// What the product says of its failure, without its notes about the policy; of another program, all.
+fn failure(errors: &str) -> &str {
+    let own = errors.lines().rev().find(|line| line.starts_with("varmor: "));
+    own.unwrap_or(errors.trim())
 }
 
 /// A process under no policy that does nothing until this value is dropped.

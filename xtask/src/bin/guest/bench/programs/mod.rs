@@ -20,7 +20,10 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::{protocol::Work, raw};
+use super::{
+    protocol::{Clock, Work},
+    raw,
+};
 
 /// Until the kernel's own threads have done what the last run left to them.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -44,8 +47,8 @@ pub(super) fn is_one(work: &Work) -> bool {
     work.amount > 0
 }
 
-/// Instructions of each run, for as many units as the plan says.
-pub(super) fn measure(work: &Work) -> Result<Vec<u64>> {
+/// What each run takes for as many units as the plan says.
+pub(super) fn measure(work: &Work, clock: Clock) -> Result<Vec<u64>> {
     raw::open_many_files().context("allow many open files")?;
     let folder = format!("{FOLDER}/{}", work.name);
     // What an earlier run under another system left would be read by this one.
@@ -56,7 +59,7 @@ pub(super) fn measure(work: &Work) -> Result<Vec<u64>> {
     let mut load = prepare(&work.name, work.amount, &folder)?;
     // The first run is not kept: it reads programs and settings for the first time.
     (0..=work.batches)
-        .map(|_| once(&mut *load, work.amount))
+        .map(|_| once(&mut *load, work.amount, clock))
         .skip(1)
         .collect()
 }
@@ -78,15 +81,19 @@ fn prepare(name: &str, amount: u32, folder: &str) -> Result<Box<dyn Load>> {
     })
 }
 
-/// The processor's idle time is no work: where nothing can run, the guest's clock jumps to the next timer.
-fn once(load: &mut dyn Load, amount: u32) -> Result<u64> {
+/// In a guest that counts instructions, the processor's idle time is no work: where nothing can run, its clock jumps to the next
+/// timer.
+fn once(load: &mut dyn Load, amount: u32, clock: Clock) -> Result<u64> {
     load.ready()?;
     sleep(PAUSE);
     let idle = idle::now()?;
     let start = Instant::now();
     let said = load.run()?;
     let elapsed = u64::try_from(start.elapsed().as_nanos())?;
-    let idle = idle::now()?.saturating_sub(idle);
+    let idle = match clock {
+        Clock::Instructions => idle::now()?.saturating_sub(idle),
+        Clock::Time => 0,
+    };
     let done = load.done(&said)?;
     ensure!(done > 0, "no work was done: {said}");
     let busy = elapsed.saturating_sub(idle);

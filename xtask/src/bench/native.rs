@@ -1,0 +1,148 @@
+//! Programs in the time of this machine: the guest's measuring program in a folder that becomes its root, with mounts, processes
+//! and a network of its own. Nothing of it stays but what it has said.
+
+use std::{
+    fs,
+    io::Read,
+    os::unix::fs::symlink,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, bail};
+
+use super::{
+    hooks::Programs,
+    intake::Intake,
+    kept::Kept,
+    protocol::{FOLDER, PLAN, Plan},
+    report::Report,
+    systems,
+};
+use crate::{
+    process, tools,
+    vm::{GROUPS, Share, USERS},
+    workspace,
+};
+
+/// Cgroups are seen as the product needs them, whatever hierarchies the machine has mounted: those of version 2 are always there.
+const ENTER: &str = "set -e
+root=$1
+mount -t tmpfs -o mode=755 none \"$root/run\"
+mount -t tmpfs -o mode=1777 none \"$root/tmp\"
+mount -t proc none \"$root/proc\"
+mount --rbind /dev \"$root/dev\"
+mount -t sysfs none \"$root/sys\"
+mount -t cgroup2 none \"$root/sys/fs/cgroup\"
+mount -t securityfs none \"$root/sys/kernel/security\" 2>/dev/null || true
+mount -t bpf none \"$root/sys/fs/bpf\" 2>/dev/null || true
+chroot \"$root\" /bin/busybox ip link set lo up
+exec chroot \"$root\" /varmor-guest bench run
+";
+const NAMESPACES: [&str; 6] = [
+    "--mount",
+    "--net",
+    "--pid",
+    "--fork",
+    "--kill-child",
+    "--propagation=private",
+];
+
+/// A root for the measured programs.
+pub(super) struct Room {
+    root: workspace::Scratch,
+    release: String,
+}
+
+impl Room {
+    /// With these files beside the measuring program, the product and the policies of the systems.
+    pub(super) fn new(plan: &Plan, programs: &Programs, shares: &[Share]) -> Result<Self> {
+        if !rustix::process::geteuid().is_root() {
+            bail!("to measure in this machine's time takes root: the programs get namespaces of their own");
+        }
+        let room = Self {
+            root: workspace::Scratch::new("bench-native")?,
+            release: process::output("uname", ["-r"])?.trim().to_owned(),
+        };
+        let root = room.root.path();
+        for folder in ["bin", "dev", "etc", "proc", "run", "sys", "tmp"] {
+            workspace::make_dir(&root.join(folder))?;
+        }
+        let busybox = tools::busybox()?;
+        for share in shares {
+            room.put(share)?;
+        }
+        let policies = workspace::Scratch::new("bench-native-policies")?;
+        let mut own = systems::write_policies(policies.path(), &plan.systems)?;
+        own.push(Share::new(&programs.varmor, "/varmor"));
+        own.push(Share::new(&programs.guest, "/varmor-guest"));
+        own.push(Share::new(busybox, "/bin/busybox"));
+        for share in &own {
+            room.put(share)?;
+        }
+        let shell = root.join("bin/sh");
+        if !shell.exists() {
+            symlink("busybox", &shell).with_context(|| format!("link {}", shell.display()))?;
+        }
+        workspace::write_file(&root.join("etc/passwd"), USERS)?;
+        workspace::write_file(&root.join("etc/group"), GROUPS)?;
+        Ok(room)
+    }
+
+    /// Copies, so that no program can change what others will get; later files replace earlier ones.
+    fn put(&self, share: &Share) -> Result<()> {
+        let place = self.root.path().join(share.path.trim_start_matches('/'));
+        if let Some(parent) = place.parent() {
+            workspace::make_dir(parent)?;
+        }
+        let words = ["-a", "-T", "--remove-destination", "--reflink=auto"].map(str::to_owned);
+        let files = [&share.source, &place].map(|path| path.display().to_string());
+        process::output("cp", words.iter().chain(&files)).map(drop)
+    }
+
+    /// Carries a plan out, unless an earlier run has kept what came of it.
+    pub(super) fn measure(&self, plan: &Plan, kept: &Kept) -> Result<Report> {
+        if let Some(report) = kept.report(None)? {
+            eprintln!("[bench native: measured before]");
+            return Ok(report);
+        }
+        let root = self.root.path();
+        let file = root.join(FOLDER.trim_start_matches('/')).join(PLAN);
+        workspace::write_file(&file, serde_json::to_vec(plan)?)?;
+        let mut intake = Intake::new(None, Some(kept.begin()?));
+        intake.report.release.clone_from(&self.release);
+        let mut child = Command::new("unshare")
+            .args(NAMESPACES)
+            .args(["/bin/sh", "-c", ENTER, "sh"])
+            .arg(root)
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("run unshare (of util-linux)")?;
+        let mut output = child.stdout.take().context("the output is piped")?;
+        let mut bytes = [0; 4096];
+        loop {
+            match output.read(&mut bytes).context("read what was measured")? {
+                0 => break,
+                count => intake.hear(&bytes[..count]),
+            }
+        }
+        let status = child.wait().context("wait for the measuring program")?;
+        leave_cgroup();
+        if !status.success() {
+            bail!("the measurement: {status}: {}", intake.rest());
+        }
+        intake.report.check()?;
+        intake.end(true)
+    }
+}
+
+/// The measured programs had one of their own, below the root of the hierarchy.
+fn leave_cgroup() {
+    for root in ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"] {
+        // One of them is not there, or is not of version 2; a group that somebody uses stays.
+        let _ = fs::remove_dir(Path::new(root).join("bench"));
+    }
+}
