@@ -443,6 +443,37 @@ pub(super) mod tests {
         assert!(fails(&text.replace("HIB", "SIDEWAYS")).contains("SIDEWAYS"));
     }
 
+    /// Four results of a file that the suite has written (v10.8.4, in 2025; public in the repository ManuelJBrito/Phoronix-results at
+    /// 9dc2c6e3, `old/test-results-GVNO3/resultname/composite.xml`): among them two that no profile has, and a system with two values.
+    const RECORDED: &str = include_str!("composite/recorded.xml");
+
+    #[test]
+    fn file_that_the_suite_has_written_is_read() {
+        let composite = Composite::read(RECORDED).unwrap();
+        assert_eq!(composite.client, "Phoronix Test Suite v10.8.4");
+        assert_eq!(composite.systems.len(), 1);
+        assert_eq!(composite.systems[0].time, "2025-02-06 13:09:25");
+        let scales: Vec<&str> = composite.tests.iter().map(|test| test.scale.as_str()).collect();
+        assert_eq!(scales, ["Mflops", "Seconds", "Bytes", "Mflops"]);
+        assert_eq!(composite.tests[1].profile, "");
+        assert_eq!(composite.tests[2].entries.len(), 2);
+        let last = &composite.tests[3].entries[0];
+        assert_eq!(last.runs, [3816.7, 3644.5, 3828.5, 3828.8]);
+        // The suite rounds its mean.
+        let own = Entry::of("GVNO3", last.runs.clone());
+        assert!((own.value.unwrap() - last.value.unwrap()).abs() < 0.05);
+        let table = composite.markdown();
+        assert!(table.contains("| GVNO3 | 3779.60 | 4 |"), "{table}");
+    }
+
+    #[test]
+    fn recorded_file_is_written_with_its_numbers() {
+        let composite = Composite::read(RECORDED).unwrap();
+        let again = Composite::read(&composite.write()).unwrap();
+        assert_eq!(again.tests, composite.tests);
+        assert_eq!(again.systems, composite.systems);
+    }
+
     /// Versions from 10 on add elements to the schema's, and a JSON to each entry.
     #[test]
     fn elements_that_are_not_in_the_schema_are_passed_over() {

@@ -64,9 +64,9 @@ impl Room {
             root: workspace::Scratch::new("bench-native")?,
             release: process::output("uname", ["-r"])?.trim().to_owned(),
         };
-        let root = room.root.path();
+        let place = room.root.path();
         for folder in ["bin", "dev", "etc", "proc", "run", "sys", "tmp"] {
-            workspace::make_dir(&root.join(folder))?;
+            workspace::make_dir(&place.join(folder))?;
         }
         let busybox = tools::busybox()?;
         for share in shares {
@@ -80,12 +80,12 @@ impl Room {
         for share in &own {
             room.put(share)?;
         }
-        let shell = root.join("bin/sh");
+        let shell = place.join("bin/sh");
         if !shell.exists() {
             symlink("busybox", &shell).with_context(|| format!("link {}", shell.display()))?;
         }
-        workspace::write_file(&root.join("etc/passwd"), USERS)?;
-        workspace::write_file(&root.join("etc/group"), GROUPS)?;
+        workspace::write_file(&place.join("etc/passwd"), USERS)?;
+        workspace::write_file(&place.join("etc/group"), GROUPS)?;
         Ok(room)
     }
 

@@ -25,7 +25,8 @@ pub(crate) struct Pod {
 /// Installs the chart where it is not there yet, and starts the pods, each once its policy is in force.
 pub(crate) fn start(session: &Session, pods: &[Pod]) -> Result<()> {
     cluster::nodes_are_ready(session)?;
-    if session.object(&["namespace", chart::NAMESPACE])?.is_none() {
+    let controller = ["deployment/varmor-manager", "--namespace", chart::NAMESPACE];
+    if session.object(&controller)?.is_none() {
         chart::installs(session)?;
     }
     chart::is_ready(session)?;
