@@ -160,12 +160,13 @@ impl Catalog {
             .map(|(name, entry)| (name.as_str(), &entry.status))
     }
 
-    /// No policy is in force, and none is written that could be.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.files
-            .values()
-            .all(|entry| entry.status.state == FileState::Removed)
+    /// Files with policies that are in force, or could be.
+    pub fn written(&self) -> impl Iterator<Item = &str> {
+        let written = self
+            .files
+            .iter()
+            .filter(|(_, entry)| entry.status.state != FileState::Removed);
+        written.map(|(name, _)| name.as_str())
     }
 
     /// Forgets files that were removed: the names of a cluster's objects come and go.

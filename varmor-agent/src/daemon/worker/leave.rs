@@ -17,10 +17,12 @@ impl Worker {
             self.scan();
             self.reconcile();
         }
-        if self.is_idle() {
-            self.take_down();
-        } else {
-            self.open_gates();
+        match self.still_needed_for() {
+            None => self.take_down(),
+            Some(reason) => {
+                info!(%reason, "the programs stay in the kernel");
+                self.open_gates();
+            }
         }
     }
 
@@ -33,16 +35,30 @@ impl Worker {
         }
     }
 
-    /// Whether the cluster has no policy and the kernel holds none: so it is after the chart was uninstalled, which
-    /// deletes all policies first.
-    fn is_idle(&self) -> bool {
-        let has_no_policy = self
-            .source
-            .cluster()
-            .is_some_and(|cluster| cluster.synced().is_some() && cluster.catalog().is_empty());
-        has_no_policy
-            && self.enforcer.profiles().is_ok_and(|profiles| profiles.is_empty())
-            && self.enforcer.bindings().is_ok_and(|bindings| bindings.is_empty())
+    /// What the programs are there for; nothing if the cluster has no policy and the kernel holds none: so it is after
+    /// the chart was uninstalled, which deletes all policies first.
+    fn still_needed_for(&self) -> Option<String> {
+        let Some(cluster) = self.source.cluster() else {
+            return Some("a folder of policies".to_owned());
+        };
+        if cluster.synced().is_none() {
+            return Some("the policies of the cluster are not known".to_owned());
+        }
+        if let Some(name) = cluster.catalog().written().next() {
+            return Some(format!("the ArmorProfile {name}"));
+        }
+        let (profiles, bindings) = match (self.enforcer.profiles(), self.enforcer.bindings()) {
+            (Ok(profiles), Ok(bindings)) => (profiles, bindings),
+            (Err(error), _) | (_, Err(error)) => {
+                return Some(format!("what they hold cannot be read: {error}"));
+            }
+        };
+        if let Some(profile) = profiles.first() {
+            return Some(format!("the profile {}", profile.name));
+        }
+        // The binding of a container that a policy was about stays as long as the container, and allows everything.
+        let held = bindings.into_iter().find(|(_, profile)| profile.is_some());
+        held.map(|(cgroup, _)| format!("the container in the cgroup {cgroup}"))
     }
 
     /// Nobody may come after this agent to remove what it has loaded.

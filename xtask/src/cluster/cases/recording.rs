@@ -19,8 +19,9 @@ pub(super) fn recorded_and_enforced(session: &Session) -> Result<()> {
     session.kubectl.apply(&example.policy)?;
     session.kubectl.apply(&example.others)?;
     session.ready(NAMESPACE, "app=recorded")?;
-    session.works(NAMESPACE, WORKLOAD, &["cat", "/etc/hostname"])?;
     let profile = until("the recording is complete", LOADED, || {
+        // Whenever the node is ready to record it.
+        session.works(NAMESPACE, WORKLOAD, &["cat", "/etc/hostname"])?;
         let Some(policy) = session.object(&[POLICY, "--namespace", NAMESPACE])? else {
             bail!("there is no {POLICY}");
         };
@@ -39,7 +40,7 @@ pub(super) fn recorded_and_enforced(session: &Session) -> Result<()> {
     changed(session, POLICY, NAMESPACE, &learned)?;
     session.works(NAMESPACE, WORKLOAD, &["cat", "/etc/hostname"])?;
     session.is_denied(NAMESPACE, WORKLOAD, &["cat", "/etc/passwd"])?;
-    session.is_denied(NAMESPACE, WORKLOAD, &["touch", "/etc/planted"])?;
+    session.is_denied(NAMESPACE, WORKLOAD, &["cp", "/etc/hostname", "/etc/planted"])?;
     session.leave(NAMESPACE)
 }
 
