@@ -4,6 +4,7 @@
 //! reordered event costs time and nothing else. containerd that is absent or restarts is waited for; what is protected stays
 //! protected.
 
+mod live;
 mod records;
 mod tasks;
 
@@ -36,7 +37,7 @@ use crate::text::{MAX_NAME, clean};
 #[derive(Clone, Debug, Default)]
 pub struct Listing {
     /// The last complete list; `None` until the first one succeeded.
-    pub containers: Option<Arc<Vec<Container>>>,
+    pub containers: Option<Arc<Vec<Arc<Container>>>>,
     /// When the list was begun: what it lacks did not exist then.
     pub taken: Option<Instant>,
     /// What containerd has a record of, by id; also what has no task yet.

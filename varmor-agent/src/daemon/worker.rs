@@ -65,10 +65,10 @@ pub(super) struct Worker {
     events: Option<mpsc::Receiver<()>>,
     source: Source,
     /// In force; `None` until the folder was read once.
-    policies: Option<Vec<PolicyObject>>,
+    policies: Option<Arc<[PolicyObject]>>,
     listing: Listing,
     /// Containers that came to the gate and are in no list of tasks yet.
-    arrivals: BTreeMap<CgroupId, Container>,
+    arrivals: BTreeMap<CgroupId, Arc<Container>>,
     starts: Option<mpsc::Receiver<()>>,
     /// Starts that wait at the gate: since when that is known here.
     noticed: BTreeMap<u32, Instant>,
@@ -310,16 +310,32 @@ impl Worker {
         let now = SystemTime::now();
         self.observations.follow(policies, &mut *self.enforcer, now);
         let has_ended = self.drain() && self.observations.end(&mut *self.enforcer, now);
-        let Some(policies) = &mut self.policies else {
-            return false;
-        };
-        for policy in policies {
-            if self.observations.is_over(&policy.profile.name) {
-                policy.profile = policy.profile.without_rules();
-            }
-        }
+        self.free_recorded();
         self.hand_over();
         has_ended
+    }
+
+    /// Takes the rules out of policies whose recording is over.
+    fn free_recorded(&mut self) {
+        let Some(policies) = &mut self.policies else {
+            return;
+        };
+        let is_over = |policy: &PolicyObject| self.observations.is_over(&policy.profile.name);
+        let freed: BTreeMap<usize, Profile> = policies
+            .iter()
+            .enumerate()
+            .filter(|(_, policy)| is_over(policy))
+            .map(|(position, policy)| (position, policy.profile.without_rules()))
+            .filter(|(position, profile)| policies[*position].profile != *profile)
+            .collect();
+        if freed.is_empty() {
+            return;
+        }
+        let mut all = policies.to_vec();
+        for (position, profile) in freed {
+            all[position].profile = profile;
+        }
+        *policies = all.into();
     }
 
     /// The profile that is in force for a policy of the catalog once everything is applied.
@@ -337,7 +353,7 @@ impl Worker {
         let containers = self.containers();
         let outcome = self.reconciler.reconcile(
             &mut *self.enforcer,
-            self.policies.as_deref(),
+            self.policies.as_ref(),
             containers.as_deref().map(Vec::as_slice),
             &existing_cgroups,
         );

@@ -51,6 +51,10 @@ impl Enforcer for Absent {
         Ok(Vec::new())
     }
 
+    fn is_bound(&self, _: CgroupId) -> Result<bool, EnforcerError> {
+        Ok(false)
+    }
+
     fn profiles(&self) -> Result<Vec<LoadedProfile>, EnforcerError> {
         Ok(Vec::new())
     }

@@ -81,6 +81,10 @@ impl Enforcer for FakeEnforcer {
         Ok(self.bindings.clone().into_iter().collect())
     }
 
+    fn is_bound(&self, cgroup: CgroupId) -> Result<bool, EnforcerError> {
+        Ok(self.bindings.contains_key(&cgroup))
+    }
+
     fn profiles(&self) -> Result<Vec<LoadedProfile>, EnforcerError> {
         Ok(self
             .profiles

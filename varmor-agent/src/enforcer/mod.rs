@@ -40,6 +40,8 @@ pub trait Enforcer: Send {
     fn release(&mut self, cgroup: CgroupId) -> Result<(), EnforcerError>;
     /// What the kernel holds; survives restarts of the agent.
     fn bindings(&self) -> Result<Vec<(CgroupId, Option<String>)>, EnforcerError>;
+    /// Whether `bindings` has the cgroup.
+    fn is_bound(&self, cgroup: CgroupId) -> Result<bool, EnforcerError>;
     fn profiles(&self) -> Result<Vec<LoadedProfile>, EnforcerError>;
     /// Hands over all pending audit events; never blocks.
     fn drain(&mut self, sink: &mut dyn FnMut(KernelEvent)) -> Result<(), EnforcerError>;

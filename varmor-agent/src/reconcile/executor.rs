@@ -12,6 +12,7 @@ use varmor_common::profile::Profile;
 use super::load::Load;
 use super::plan::{Action, Actual, Desired, desired, plan};
 use super::select::selects;
+use super::selections::Selections;
 use crate::containers::{Container, addresses_of};
 use crate::enforcer::{Adoption, CgroupId, Enforcer, EnforcerError};
 use crate::source::PolicyObject;
@@ -41,7 +42,7 @@ pub struct Outcome {
 #[derive(Default)]
 pub struct Reconciler {
     /// Contents of the profiles that this process loaded.
-    applied: BTreeMap<String, Profile>,
+    applied: BTreeMap<String, Arc<Profile>>,
     refused: BTreeMap<String, Refusal>,
     confirmed: BTreeMap<CgroupId, Adoption>,
     known: BTreeMap<CgroupId, Known>,
@@ -51,10 +52,11 @@ pub struct Reconciler {
     unresolved: BTreeMap<String, bool>,
     /// Since somebody asked.
     loads: Vec<Load>,
+    selections: Selections,
 }
 
 struct Refusal {
-    profile: Profile,
+    profile: Arc<Profile>,
     message: String,
     since: Instant,
 }
@@ -65,13 +67,13 @@ impl Reconciler {
     pub fn reconcile(
         &mut self,
         enforcer: &mut dyn Enforcer,
-        policies: Option<&[PolicyObject]>,
-        containers: Option<&[Container]>,
+        policies: Option<&Arc<[PolicyObject]>>,
+        containers: Option<&[Arc<Container>]>,
         existing: &dyn Fn() -> Option<BTreeSet<CgroupId>>,
     ) -> Outcome {
-        let desired = desired(policies, containers, &addresses);
+        let desired = desired(&mut self.selections, policies, containers, &addresses);
         self.note_containers(
-            policies.unwrap_or_default(),
+            policies.map(|list| &**list).unwrap_or_default(),
             containers.unwrap_or_default(),
             &desired,
         );
@@ -112,6 +114,15 @@ impl Reconciler {
         self.known.get(&cgroup)
     }
 
+    /// Whether a policy is about the container.
+    pub fn is_held(&mut self, policies: &Arc<[PolicyObject]>, container: &Arc<Container>) -> bool {
+        self.selections.follow(policies);
+        match container.cgroup {
+            Some(cgroup) => self.selections.of(cgroup, container).is_some(),
+            None => is_held(policies, container),
+        }
+    }
+
     /// Protected containers.
     pub fn protected(&self) -> impl Iterator<Item = (CgroupId, &Known)> {
         self.known
@@ -134,17 +145,22 @@ impl Reconciler {
     /// Is what BPF is to hold of this very profile in the kernel?
     #[must_use]
     pub fn is_applied(&self, profile: &Profile) -> bool {
-        self.applied.get(&profile.name) == profile.part_for(Enforcers::BPF).as_ref()
+        self.applied.get(&profile.name) == self.selections.part_of(profile).as_ref()
     }
 
-    fn note_containers(&mut self, policies: &[PolicyObject], containers: &[Container], desired: &Desired) {
+    fn note_containers(
+        &mut self,
+        policies: &[PolicyObject],
+        containers: &[Arc<Container>],
+        desired: &Desired,
+    ) {
         for container in containers {
             let Some(cgroup) = container.cgroup else { continue };
             let profile = desired.bindings.get(&cgroup).map(|(profile, _)| profile.clone());
             match self.known.get_mut(&cgroup) {
-                Some(known) if *known.container == *container => known.gone_since = None,
+                Some(known) if known.container == *container => known.gone_since = None,
                 _ => {
-                    let container = Arc::new(container.clone());
+                    let container = Arc::clone(container);
                     self.known.insert(
                         cgroup,
                         Known {
@@ -222,7 +238,7 @@ impl Reconciler {
 
     fn execute(&mut self, enforcer: &mut dyn Enforcer, action: Action, actual: &Actual) -> Result<(), ()> {
         match action {
-            Action::Apply(profile) => self.apply(enforcer, *profile),
+            Action::Apply(profile) => self.apply(enforcer, profile),
             Action::Protect {
                 cgroup,
                 profile,
@@ -254,7 +270,7 @@ impl Reconciler {
         }
     }
 
-    fn apply(&mut self, enforcer: &mut dyn Enforcer, profile: Profile) -> Result<(), ()> {
+    fn apply(&mut self, enforcer: &mut dyn Enforcer, profile: Arc<Profile>) -> Result<(), ()> {
         let start = Instant::now();
         let outcome = enforcer.apply(&profile);
         self.loads.push(Load {
@@ -359,6 +375,14 @@ impl Reconciler {
             }
         }
     }
+}
+
+/// Whether a policy of the BPF enforcer is about the container.
+#[must_use]
+pub fn is_held(policies: &[PolicyObject], container: &Container) -> bool {
+    policies
+        .iter()
+        .any(|policy| policy.profile.enforcers.contains(Enforcers::BPF) && selects(policy, container))
 }
 
 fn addresses(container: &Container) -> Option<Vec<IpAddr>> {

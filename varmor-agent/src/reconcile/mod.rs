@@ -4,9 +4,10 @@ mod executor;
 mod load;
 mod plan;
 mod select;
+mod selections;
 mod stores;
 
-pub use executor::{Known, Outcome, Reconciler};
+pub use executor::{Known, Outcome, Reconciler, is_held};
 pub use load::Load;
 pub use plan::{Action, Actual, Desired, desired, plan};
 pub use select::selects;

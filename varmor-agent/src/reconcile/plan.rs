@@ -5,11 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use varmor_common::policy::Enforcers;
 use varmor_common::profile::Profile;
 
-use super::select::selects;
+use super::selections::Selections;
 use crate::containers::Container;
 use crate::enforcer::{Adoption, CgroupId};
 use crate::source::PolicyObject;
@@ -19,7 +19,7 @@ use crate::source::PolicyObject;
 pub struct Desired {
     /// Of every policy, used or not (a bad one is noticed before the first container comes), the unions that
     /// containers with several policies need, and those that hold the addresses of a pod.
-    pub profiles: BTreeMap<String, Profile>,
+    pub profiles: BTreeMap<String, Arc<Profile>>,
     pub bindings: BTreeMap<CgroupId, (String, Adoption)>,
     /// Listed containers' cgroups, selected or not.
     pub containers: BTreeSet<CgroupId>,
@@ -31,19 +31,19 @@ pub struct Desired {
 #[derive(Clone, Debug, Default)]
 pub struct Actual {
     /// Loaded profiles; the contents where this process loaded them, `None` where an earlier one did.
-    pub profiles: BTreeMap<String, Option<Profile>>,
+    pub profiles: BTreeMap<String, Option<Arc<Profile>>>,
     pub bindings: BTreeMap<CgroupId, Option<String>>,
     /// Bindings that this process has made or confirmed, and how.
     pub confirmed: BTreeMap<CgroupId, Adoption>,
     /// cgroup directories; `None` = not known, so nothing counts as gone.
     pub existing: Option<BTreeSet<CgroupId>>,
     /// Profiles that were refused; the same contents would be refused again.
-    pub refused: BTreeMap<String, Profile>,
+    pub refused: BTreeMap<String, Arc<Profile>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    Apply(Box<Profile>),
+    Apply(Arc<Profile>),
     Protect {
         cgroup: CgroupId,
         profile: String,
@@ -61,34 +61,29 @@ pub enum Action {
 /// if it has not started.
 #[must_use]
 pub fn desired(
-    policies: Option<&[PolicyObject]>,
-    containers: Option<&[Container]>,
+    selections: &mut Selections,
+    policies: Option<&Arc<[PolicyObject]>>,
+    containers: Option<&[Arc<Container>]>,
     addresses: &dyn Fn(&Container) -> Option<Vec<IpAddr>>,
 ) -> Desired {
     let mut desired = Desired {
         complete: policies.is_some() && containers.is_some(),
         ..Desired::default()
     };
-    let policies = policies.unwrap_or_default();
-    for policy in policies {
-        // A policy without BPF has nothing in BPF's tables; the stores hold it.
-        if let Some(part) = policy.profile.part_for(Enforcers::BPF) {
-            desired.profiles.insert(part.name.clone(), part);
-        }
+    if let Some(policies) = policies {
+        selections.follow(policies);
+    }
+    for part in selections.parts() {
+        desired.profiles.insert(part.name.clone(), Arc::clone(part));
     }
     for container in containers.unwrap_or_default() {
         let Some(cgroup) = container.cgroup else { continue };
-        let selecting: Vec<Profile> = policies
-            .iter()
-            .filter(|policy| selects(policy, container))
-            .filter_map(|policy| policy.profile.part_for(Enforcers::BPF))
-            .collect();
-        let profile = match Profile::merge(&selecting) {
-            Some(profile) if profile.is_about_pod() => match addresses(container) {
-                Some(addresses) => Some(profile.for_pod(&addresses)),
+        let profile = match selections.of(cgroup, container) {
+            Some(chosen) if chosen.is_about_pod => match addresses(container) {
+                Some(addresses) => Some(selections.for_pod(cgroup, &chosen.profile, &addresses)),
                 None => continue,
             },
-            profile => profile,
+            chosen => chosen.map(|chosen| chosen.profile),
         };
         desired.containers.insert(cgroup);
         let Some(profile) = profile else { continue };
@@ -98,8 +93,11 @@ pub fn desired(
             Adoption::AtExec
         };
         desired.bindings.insert(cgroup, (profile.name.clone(), adoption));
-        desired.profiles.entry(profile.name.clone()).or_insert(profile);
+        if !desired.profiles.contains_key(&profile.name) {
+            desired.profiles.insert(profile.name.clone(), profile);
+        }
     }
+    selections.forget(|cgroup| desired.containers.contains(&cgroup));
     desired
 }
 
@@ -114,7 +112,7 @@ pub fn plan(desired: &Desired, actual: &Actual) -> Vec<Action> {
             .get(name)
             .is_some_and(|loaded| loaded.as_ref() == Some(profile));
         if !is_loaded && actual.refused.get(name) != Some(profile) {
-            actions.push(Action::Apply(Box::new(profile.clone())));
+            actions.push(Action::Apply(Arc::clone(profile)));
         }
     }
 
@@ -167,11 +165,27 @@ pub fn plan(desired: &Desired, actual: &Actual) -> Vec<Action> {
 mod tests {
     use super::*;
     use crate::reconcile::select::tests::{plain, policy};
+    use varmor_common::policy::Enforcers;
     use varmor_common::profile::{Object, Origin, Rule, Verdict};
 
     /// What should be, of pods at `10.0.0.5`.
     fn desired(policies: Option<&[PolicyObject]>, containers: Option<&[Container]>) -> Desired {
-        super::desired(policies, containers, &|_| Some(vec![IpAddr::from([10, 0, 0, 5])]))
+        wanted(policies, containers, Some(&[IpAddr::from([10, 0, 0, 5])]))
+    }
+
+    fn wanted(
+        policies: Option<&[PolicyObject]>,
+        containers: Option<&[Container]>,
+        addresses: Option<&[IpAddr]>,
+    ) -> Desired {
+        let policies: Option<Arc<[PolicyObject]>> = policies.map(Into::into);
+        let containers = containers.map(|list| list.iter().cloned().map(Arc::new).collect::<Vec<_>>());
+        super::desired(
+            &mut Selections::default(),
+            policies.as_ref(),
+            containers.as_deref(),
+            &|_| addresses.map(<[IpAddr]>::to_vec),
+        )
     }
 
     fn web() -> PolicyObject {
@@ -245,7 +259,7 @@ mod tests {
         assert_eq!(
             actions,
             [
-                Action::Apply(Box::new(policies[0].profile.clone())),
+                Action::Apply(Arc::new(policies[0].profile.clone())),
                 protect("varmor-demo-web")
             ]
         );
@@ -273,7 +287,7 @@ mod tests {
         assert_eq!(
             kinds,
             [
-                Action::Apply(Box::new(policies[0].profile.clone())),
+                Action::Apply(Arc::new(policies[0].profile.clone())),
                 protect("varmor-demo-web")
             ]
         );
@@ -348,17 +362,17 @@ mod tests {
     #[test]
     fn refused_profile_is_not_tried_again_until_it_changes() {
         let (policies, containers) = ([web()], [container("a", 7, "other")]);
-        let profile = policies[0].profile.clone();
+        let profile = Arc::new(policies[0].profile.clone());
         let mut actual = Actual::default();
-        actual.refused.insert(profile.name.clone(), profile.clone());
+        actual.refused.insert(profile.name.clone(), Arc::clone(&profile));
         assert_eq!(plan(&desired(Some(&policies), Some(&containers)), &actual), []);
         actual.refused.insert(
             profile.name.clone(),
-            Profile {
+            Arc::new(Profile {
                 rules: Vec::new(),
                 mode: varmor_common::profile::ProfileMode::Complain,
-                ..profile
-            },
+                ..Profile::clone(&profile)
+            }),
         );
         assert!(matches!(
             plan(&desired(Some(&policies), Some(&containers)), &actual)[..],
@@ -395,7 +409,7 @@ mod tests {
         let names: Vec<&str> = known.profiles.keys().map(String::as_str).collect();
         assert_eq!(names, ["varmor-demo-web", "varmor-demo-web@10.0.0.5"]);
 
-        let unknown = super::desired(Some(&policies), Some(&containers), &|_| None);
+        let unknown = wanted(Some(&policies), Some(&containers), None);
         assert!(unknown.bindings.is_empty());
         let settled = settled(&policies, &containers);
         let actions = plan(&unknown, &settled);

@@ -10,7 +10,7 @@ use kube::api::{Api, Patch, PatchParams};
 use kube::core::DynamicObject;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use serde_json::{Value, json};
-use varmor_common::policy::{ArmorProfileModelStatus, ArmorProfileStatus, PolicyStatus};
+use varmor_common::policy::{ArmorProfileModelStatus, ArmorProfileStatus, Phase, PolicyStatus};
 
 use super::judge::{is_modeling, is_recorded, model_status, policy_status, profile_status};
 use crate::MANAGER;
@@ -61,6 +61,29 @@ struct Past {
     failures: HashMap<String, (u32, Instant)>,
     /// By uid of the `ArmorProfile`: what its model says.
     models: HashMap<String, ArmorProfileModelStatus>,
+    /// What the model would have said, had there been one.
+    absent_models: HashMap<String, ArmorProfileModelStatus>,
+}
+
+impl Past {
+    fn is_waiting(&self, about: &str, now: Instant) -> bool {
+        self.failures.get(about).is_some_and(|(_, next)| *next > now)
+    }
+
+    /// Whether the model of this `ArmorProfile` may lack this status. A recording without a model is asked for it now and
+    /// then, and once more when it is complete.
+    fn lacks(&self, uid: &str, status: &ArmorProfileModelStatus, now: Instant) -> bool {
+        let is_other = self.absent_models.get(uid).is_some_and(|tried| tried != status);
+        self.models.get(uid) != Some(status) && (is_other || !self.is_waiting(&about_model(uid), now))
+    }
+
+    fn forget(&mut self, is_known: impl Fn(&str) -> bool, now: Instant) {
+        self.models.retain(|uid, _| is_known(uid));
+        self.absent_models.retain(|uid, _| is_known(uid));
+        // Objects that went are forgotten with the time of their next try.
+        self.failures
+            .retain(|_, (_, next)| now.saturating_duration_since(*next) < Duration::from_mins(10));
+    }
 }
 
 /// Runs until the future is dropped.
@@ -99,14 +122,9 @@ pub async fn run(context: &Context) {
         seen = if is_complete { versions } else { (0, 0) };
         looked = Some(now);
         context.nodes().sweep(now);
-        if !past.models.is_empty() {
-            let world = context.world();
-            let known: HashSet<&str> = world.profiles().map(|profile| profile.uid.as_str()).collect();
-            past.models.retain(|uid, _| known.contains(uid.as_str()));
-        }
-        // Objects that went are forgotten with the time of their next try.
-        past.failures
-            .retain(|_, (_, next)| now.saturating_duration_since(*next) < Duration::from_mins(10));
+        let world = context.world();
+        let known: HashSet<&str> = world.profiles().map(|profile| profile.uid.as_str()).collect();
+        past.forget(|uid| known.contains(uid), now);
     }
 }
 
@@ -128,7 +146,8 @@ fn plan(context: &Context, past: &Past, now: Instant) -> (Vec<Job>, bool) {
     let nodes = context.nodes();
     let census = nodes.census(now);
     let time = Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_else(|_| Timestamp::now());
-    let is_waiting = |about: &str| past.failures.get(about).is_some_and(|(_, next)| *next > now);
+    let is_waiting = |about: &str| past.is_waiting(about, now);
+    let mut is_held_back = false;
     let (mut first, mut then) = (Vec::new(), Vec::new());
     let tally =
         |profile: &Profile| nodes.tally(&census, &profile.uid, profile.generation, profile.spec_version);
@@ -139,10 +158,11 @@ fn plan(context: &Context, past: &Past, now: Instant) -> (Vec<Job>, bool) {
         let profile = outcome.profile.as_ref().and_then(|key| world.profile(key));
         let known = profile.map(|profile| (profile, tally(profile)));
         let known = known.as_ref().map(|(profile, tally)| (*profile, tally));
+        let mut lacks_model = false;
         if let Some((profile, tally)) = known.filter(|_| is_modeling(policy)) {
             let status = model_status(tally, is_recorded(policy, Some(tally)));
-            let is_news = past.models.get(&profile.uid) != Some(&status);
-            if is_news && !is_waiting(&about_model(&profile.uid)) {
+            lacks_model = past.lacks(&profile.uid, &status, now);
+            if lacks_model {
                 then.push(Job::Model {
                     key: profile.key.clone(),
                     uid: profile.uid.clone(),
@@ -153,6 +173,12 @@ fn plan(context: &Context, past: &Past, now: Instant) -> (Vec<Job>, bool) {
         let Some(status) = policy_status(policy, outcome, known, &census, time) else {
             continue;
         };
+        let is_complete = |status: &PolicyStatus| status.phase == Some(Phase::Completed);
+        if lacks_model && is_complete(&status) && !is_complete(&policy.status) {
+            // Whoever waits for the phase finds a model that is ready.
+            is_held_back = true;
+            continue;
+        }
         if status != policy.status {
             first.push(Job::Policy {
                 key: policy.key.clone(),
@@ -175,7 +201,7 @@ fn plan(context: &Context, past: &Past, now: Instant) -> (Vec<Job>, bool) {
             });
         }
     }
-    let is_more = first.len() + then.len() > AT_ONCE;
+    let is_more = is_held_back || first.len() + then.len() > AT_ONCE;
     first.extend(then);
     first.truncate(AT_ONCE);
     (first, is_more)
@@ -234,6 +260,11 @@ async fn settle(
         let (count, next) = past.failures.entry(about).or_insert((0, Instant::now()));
         *count += 1;
         *next = Instant::now() + PAUSE * (1 << (*count).min(7));
+        if let (Job::Model { uid, status, .. }, true) = (job, is_over) {
+            // The first node that is done makes it.
+            *next = Instant::now() + LOOK_ANYWAY;
+            past.absent_models.insert(uid, *status);
+        }
         if !is_over {
             tracing::warn!(
                 object = name,
@@ -261,6 +292,7 @@ async fn settle(
         }
         Job::Profile { key, uid, status } => context.world().set_profile_status(&key, &uid, *status),
         Job::Model { uid, status, .. } => {
+            past.absent_models.remove(&uid);
             past.models.insert(uid, *status);
         }
     }
@@ -285,7 +317,7 @@ fn event(old: &PolicyStatus, new: &PolicyStatus) -> Option<Event> {
         None if new.ready && !old.ready => ("Ready", true),
         // The first look at a policy that nodes have yet to load is no event.
         None if of(new, "Ready").map(|one| one.1) != of(old, "Ready").map(|one| one.1)
-            && new.phase == Some(varmor_common::policy::Phase::Error)
+            && new.phase == Some(Phase::Error)
             || (old.ready && !new.ready) =>
         {
             ("Ready", false)
@@ -320,7 +352,7 @@ fn reference(key: &PolicyKey, uid: &str, own_namespace: &str) -> ObjectReference
 
 #[cfg(test)]
 mod tests {
-    use varmor_common::policy::{Phase, PolicyCondition};
+    use varmor_common::policy::PolicyCondition;
 
     use super::*;
 
@@ -367,5 +399,30 @@ mod tests {
         assert_eq!(reason(&good, &refused).as_deref(), Some("Forbidden"));
         assert_eq!(reason(&refused, &refused), None);
         assert_eq!(reason(&good, &pending).as_deref(), Some("Processing"));
+    }
+
+    #[test]
+    fn a_model_that_is_not_there_yet_is_asked_again_when_the_recording_is_complete() {
+        let now = Instant::now();
+        let recording = ArmorProfileModelStatus::default();
+        let complete = ArmorProfileModelStatus {
+            ready: true,
+            ..ArmorProfileModelStatus::default()
+        };
+        let mut past = Past::default();
+        assert!(past.lacks("u", &recording, now));
+        past.failures.insert(about_model("u"), (1, now + LOOK_ANYWAY));
+        assert!(
+            !past.lacks("u", &recording, now),
+            "an API server that fails is left alone"
+        );
+        past.absent_models.insert("u".to_owned(), recording.clone());
+        assert!(!past.lacks("u", &recording, now));
+        assert!(past.lacks("u", &recording, now + LOOK_ANYWAY));
+        assert!(past.lacks("u", &complete, now));
+        past.models.insert("u".to_owned(), complete.clone());
+        assert!(!past.lacks("u", &complete, now));
+        past.forget(|_| false, now);
+        assert!(past.models.is_empty() && past.absent_models.is_empty());
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +24,7 @@ use tracing::debug;
 use super::super::Container;
 use super::super::cgroup::Hierarchy;
 use super::super::nest::nests;
-use super::super::oci::{Object, Role};
+use super::live::{Namespace, Place, Task};
 use super::{
     Listing, MAX_MESSAGE, Requests, WatchError, all_objects, call, in_namespace, namespaces, one_object,
     within,
@@ -114,6 +113,9 @@ impl Told {
     }
 }
 
+/// Ordered by namespace and id, and the cgroups below which more may appear.
+type Containers = (Vec<Arc<Container>>, BTreeSet<CgroupId>);
+
 /// Keeps the list of containers up to date. An event names the task that has changed, and only that one is asked for: every
 /// other question goes to a process of its own, the shim.
 pub(super) async fn keep(
@@ -124,10 +126,7 @@ pub(super) async fn keep(
     let mut lister = Lister {
         channel: channel.clone(),
         hierarchy: Hierarchy::find()?,
-        tasks: BTreeMap::new(),
-        cgroups: BTreeMap::new(),
-        objects: BTreeMap::new(),
-        settled: BTreeSet::new(),
+        namespaces: BTreeMap::new(),
         read: None,
     };
     let filters = TOPICS.iter().map(|topic| format!("topic==\"{topic}\"")).collect();
@@ -198,95 +197,64 @@ async fn next(events: &mut Option<Streaming<Envelope>>) -> Result<Option<Envelop
     }
 }
 
-/// The first process of a container.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Task {
-    pid: u32,
-    /// The entry point was started.
-    started: bool,
-}
-
 struct Lister {
     channel: Channel,
     hierarchy: Hierarchy,
-    /// Live ones by namespace and id.
-    tasks: BTreeMap<String, BTreeMap<String, Task>>,
-    /// By namespace, id and pid, which together name one task: its container cannot change its cgroup.
-    cgroups: BTreeMap<(String, String, u32), (CgroupId, PathBuf)>,
-    /// Records by namespace and id. Those that have a task are always there.
-    objects: BTreeMap<String, BTreeMap<String, Object>>,
-    /// Tasks whose records were read when they were there already: an id can be used again by a new record.
-    settled: BTreeSet<(String, String, u32)>,
+    namespaces: BTreeMap<String, Namespace>,
     /// When all records were read.
     read: Option<Instant>,
 }
 
 impl Lister {
     /// All containers with a live task, in all namespaces, and the cgroups below which more may appear.
-    async fn list(&mut self) -> Result<(Vec<Container>, BTreeSet<CgroupId>), WatchError> {
-        let mut tasks = BTreeMap::new();
-        for namespace in namespaces(&self.channel).await? {
-            let live = self.live_tasks(&namespace).await?;
-            tasks.insert(namespace, live);
+    async fn list(&mut self) -> Result<Containers, WatchError> {
+        let names = namespaces(&self.channel).await?;
+        for name in &names {
+            let live = self.live_tasks(name).await?;
+            self.namespaces.entry(name.clone()).or_default().set_tasks(live);
         }
-        self.tasks = tasks;
+        self.namespaces.retain(|name, _| names.contains(name));
         self.containers().await
     }
 
     /// The same, when events have told what changed.
-    async fn update(&mut self, told: &Told) -> Result<(Vec<Container>, BTreeSet<CgroupId>), WatchError> {
+    async fn update(&mut self, told: &Told) -> Result<Containers, WatchError> {
         for (namespace, id) in &told.tasks {
             let task = self.task(namespace, id).await?;
-            let tasks = self.tasks.entry(namespace.clone()).or_default();
-            match task {
-                Some(task) => tasks.insert(id.clone(), task),
-                None => tasks.remove(id),
-            };
+            self.namespaces
+                .entry(namespace.clone())
+                .or_default()
+                .set_task(id, task);
         }
-        self.settled
-            .retain(|(namespace, id, _)| !told.updated.contains(&(namespace.clone(), id.clone())));
+        for (namespace, id) in &told.updated {
+            if let Some(namespace) = self.namespaces.get_mut(namespace) {
+                namespace.set_unread(id);
+            }
+        }
         self.containers().await
     }
 
     /// The containers of the tasks that are known.
-    async fn containers(&mut self) -> Result<(Vec<Container>, BTreeSet<CgroupId>), WatchError> {
+    async fn containers(&mut self) -> Result<Containers, WatchError> {
         let is_due = self.read.is_none_or(|read| read.elapsed() >= REREAD);
-        let namespaces: Vec<String> = self.tasks.keys().cloned().collect();
         let mut containers = Vec::new();
-        for namespace in &namespaces {
-            self.read(namespace, is_due).await?;
-            self.containers_of(namespace, &mut containers);
+        for (name, namespace) in &mut self.namespaces {
+            read(&self.channel, name, namespace, is_due).await?;
+            namespace.containers(
+                name,
+                |container| place(&self.hierarchy, container),
+                &mut containers,
+            );
         }
         if is_due {
-            self.objects.retain(|name, _| namespaces.contains(name));
             self.read = Some(Instant::now());
         }
-        let live: BTreeSet<_> = containers.iter().map(key).collect();
-        self.cgroups.retain(|key, _| live.contains(key));
-        containers.sort_by(|a, b| (&a.runtime_namespace, &a.id).cmp(&(&b.runtime_namespace, &b.id)));
         let nests = nests(
             &self.hierarchy,
-            namespaces.iter().map(String::as_str),
-            self.cgroups.values().map(|(_, directory)| directory.as_path()),
+            self.namespaces.keys().map(String::as_str),
+            self.namespaces.values().flat_map(Namespace::directories),
         );
         Ok((containers, nests))
-    }
-
-    fn containers_of(&mut self, namespace: &str, found: &mut Vec<Container>) {
-        let tasks = self.tasks.get(namespace).cloned().unwrap_or_default();
-        let objects = self.objects.remove(namespace).unwrap_or_default();
-        for (id, task) in tasks {
-            // A task without container object is in the middle of its removal.
-            let Some(object) = objects.get(&id) else { continue };
-            if object.role() == Role::Sandbox {
-                continue;
-            }
-            let sandbox = object.sandbox_id().and_then(|id| objects.get(id));
-            let mut container = object.container(namespace, task.pid, task.started, sandbox);
-            container.cgroup = self.cgroup(&container);
-            found.push(container);
-        }
-        self.objects.insert(namespace.to_owned(), objects);
     }
 
     /// Asks every shim.
@@ -319,63 +287,36 @@ impl Lister {
             Err(error) => Err(error),
         }
     }
-
-    /// Reads the records of the namespace's tasks as far as they are not known, or all records.
-    async fn read(&mut self, namespace: &str, is_due: bool) -> Result<(), WatchError> {
-        let known = self.objects.entry(namespace.to_owned()).or_default();
-        let tasks = self.tasks.get(namespace).into_iter().flatten();
-        let live: BTreeSet<_> = tasks
-            .map(|(id, task)| (namespace.to_owned(), id.clone(), task.pid))
-            .collect();
-        let new: Vec<String> = live
-            .difference(&self.settled)
-            .map(|(_, id, _)| id.clone())
-            .collect();
-        self.settled.retain(|(of, _, _)| of != namespace);
-        self.settled.extend(live);
-        if is_due || new.len() > FEW {
-            let all = all_objects(&self.channel, namespace).await?;
-            self.objects.insert(namespace.to_owned(), all);
-            return Ok(());
-        }
-        for id in new {
-            match one_object(&self.channel, namespace, &id).await? {
-                Some(object) => known.insert(id, object),
-                // It was removed since its task was listed.
-                None => known.remove(&id),
-            };
-        }
-        Ok(())
-    }
-
-    fn cgroup(&mut self, container: &Container) -> Option<CgroupId> {
-        let key = key(container);
-        if let Some((cgroup, _)) = self.cgroups.get(&key) {
-            return Some(*cgroup);
-        }
-        match self
-            .hierarchy
-            .of_container(container.pid, &container.id, &container.runtime_namespace)
-        {
-            Ok((cgroup, directory)) => {
-                self.cgroups.insert(key, (cgroup, directory));
-                Some(cgroup)
-            }
-            Err(error) => {
-                // Also the ordinary end of a short container; the reconciler says it when a policy needs it.
-                debug!(container = %container.display_name(), pid = container.pid, %error, "no cgroup");
-                None
-            }
-        }
-    }
 }
 
-fn key(container: &Container) -> (String, String, u32) {
-    (
-        container.runtime_namespace.clone(),
-        container.id.clone(),
-        container.pid,
-    )
+/// Reads the records of the namespace's tasks as far as they are not known, or all records.
+async fn read(
+    channel: &Channel,
+    name: &str,
+    namespace: &mut Namespace,
+    is_due: bool,
+) -> Result<(), WatchError> {
+    let unread = namespace.take_unread();
+    if is_due || unread.len() > FEW {
+        namespace.set_objects(all_objects(channel, name).await?);
+        return Ok(());
+    }
+    for id in unread {
+        // Nothing if it was removed since its task was listed.
+        let object = one_object(channel, name, &id).await?;
+        namespace.set_object(&id, object);
+    }
+    Ok(())
+}
+
+fn place(hierarchy: &Hierarchy, container: &Container) -> Option<Place> {
+    hierarchy
+        .of_container(container.pid, &container.id, &container.runtime_namespace)
+        .inspect_err(|error| {
+            // Also the ordinary end of a short container; the reconciler says it when a policy needs it.
+            debug!(container = %container.display_name(), pid = container.pid, %error, "no cgroup");
+        })
+        .ok()
 }
 
 /// The task behind a process that containerd tells of, if it is live.

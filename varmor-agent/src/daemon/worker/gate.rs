@@ -9,15 +9,13 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use tokio::sync::mpsc;
 use tracing::{debug, error, warn};
-use varmor_common::policy::Enforcers;
 
 use super::Worker;
 use crate::containers::Container;
 use crate::containers::cgroup::{Hierarchy, names_one_of, own_pod};
 use crate::enforcer::{CgroupId, Resident, WithoutAgent};
 use crate::events::wake_on;
-use crate::reconcile::selects;
-use crate::source::PolicyObject;
+use crate::reconcile::{is_held, selects};
 
 /// Between two looks for marked cgroups that are gone.
 const MARKS: Duration = Duration::from_secs(30);
@@ -73,7 +71,7 @@ impl Worker {
         if let Some(policies) = &self.policies {
             let free = containers
                 .iter()
-                .filter(|container| !is_held(policies, container));
+                .filter(|container| !self.reconciler.is_held(policies, container));
             known.extend(free.filter_map(|container| container.cgroup));
         }
         let outcome = self
@@ -138,7 +136,7 @@ impl Worker {
             let noticed = *self.noticed.entry(process).or_insert_with(Instant::now);
             match self.answer(process, cgroup, noticed) {
                 Answer::Arrived(container) => {
-                    self.arrivals.insert(cgroup, *container);
+                    self.arrivals.insert(cgroup, Arc::new(*container));
                     arrived.push((process, cgroup));
                 }
                 // Its network may have been made after it was bound.
@@ -217,9 +215,7 @@ impl Worker {
     }
 
     fn is_bound(&self, cgroup: CgroupId) -> bool {
-        self.enforcer
-            .bindings()
-            .is_ok_and(|bindings| bindings.iter().any(|(known, _)| *known == cgroup))
+        self.enforcer.is_bound(cgroup).unwrap_or(false)
     }
 
     fn answer(&self, process: u32, cgroup: CgroupId, noticed: Instant) -> Answer {
@@ -290,7 +286,7 @@ impl Worker {
     }
 
     /// The containers of the list, and those that it will have.
-    pub(super) fn containers(&mut self) -> Option<Arc<Vec<Container>>> {
+    pub(super) fn containers(&mut self) -> Option<Arc<Vec<Arc<Container>>>> {
         let listed = self.listing.containers.clone()?;
         if self.arrivals.is_empty() {
             return Some(listed);
@@ -319,13 +315,6 @@ impl Worker {
             warn!(%error, "marks of cgroups that are gone stay");
         }
     }
-}
-
-/// Whether a policy of the BPF enforcer is about the container.
-fn is_held(policies: &[PolicyObject], container: &Container) -> bool {
-    policies
-        .iter()
-        .any(|policy| policy.profile.enforcers.contains(Enforcers::BPF) && selects(policy, container))
 }
 
 /// Whether the runtime has yet to give the process the mounts of its container: until then it sees those of the runtime

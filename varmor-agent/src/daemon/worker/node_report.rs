@@ -44,7 +44,7 @@ impl Worker {
             return;
         };
         let mut wanted = BTreeMap::new();
-        for policy in self.policies.iter().flatten() {
+        for policy in self.policies.as_deref().into_iter().flatten() {
             let Some(model) = self.observations.model(&policy.profile.name) else {
                 continue;
             };
@@ -71,7 +71,7 @@ impl Worker {
                     Some(Progress::Recording) => self.observations.described(&object.profile),
                     Some(Progress::Completed) => self.controller.as_ref()?.models.waits(uid),
                     None => {
-                        let mut policies = self.policies.iter().flatten();
+                        let mut policies = self.policies.as_deref().into_iter().flatten();
                         let is_this = |policy: &PolicyObject| policy.profile.name == object.profile;
                         let wanted = policies.any(|policy| is_this(policy) && policy.recorded_for.is_some());
                         wanted.then(|| "the recording cannot begin; the agent's log says why".to_owned())

@@ -500,6 +500,10 @@ impl Enforcer for BpfEnforcer {
             .collect())
     }
 
+    fn is_bound(&self, cgroup: CgroupId) -> Result<bool, EnforcerError> {
+        Ok(self.ledger()?.bound(cgroup.0).is_some())
+    }
+
     fn profiles(&self) -> Result<Vec<LoadedProfile>, EnforcerError> {
         let ledger = self.ledger()?;
         let loaded = |named: &Named| LoadedProfile {

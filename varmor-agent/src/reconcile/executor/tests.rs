@@ -35,10 +35,14 @@ impl Lab {
     ) -> Vec<String> {
         let existing: BTreeSet<CgroupId> = existing.iter().map(|id| CgroupId(*id)).collect();
         self.enforcer.existing.clone_from(&existing);
-        self.reconciler
-            .reconcile(&mut self.enforcer, policies, containers, &|| {
-                Some(existing.clone())
-            });
+        let policies: Option<Arc<[PolicyObject]>> = policies.map(Into::into);
+        let containers = containers.map(|list| list.iter().cloned().map(Arc::new).collect::<Vec<_>>());
+        self.reconciler.reconcile(
+            &mut self.enforcer,
+            policies.as_ref(),
+            containers.as_deref(),
+            &|| Some(existing.clone()),
+        );
         std::mem::take(&mut self.enforcer.calls)
     }
 }
