@@ -45,7 +45,8 @@ impl Hierarchy {
     pub fn find() -> Result<Self, CgroupError> {
         let path = PathBuf::from("/proc/self/mountinfo");
         let text = fs::read_to_string(&path).map_err(|source| CgroupError::Read { path, source })?;
-        mount_point(&text)
+        let device = |point: &Path| fs::metadata(point).map(|found| found.dev()).ok();
+        mount_point(&text, device)
             .map(|root| Self { root })
             .ok_or(CgroupError::NotMounted)
     }
@@ -249,13 +250,17 @@ fn is_named_after(directory: &str, container: &str) -> bool {
             .is_some_and(|prefix| prefix.is_empty() || prefix.ends_with('-'))
 }
 
-/// The mount point of the first whole cgroup2 mount in a `mountinfo` text.
-fn mount_point(mountinfo: &str) -> Option<PathBuf> {
+/// The mount point of the first whole cgroup2 mount in a `mountinfo` text that no other mount hides: `device` tells which
+/// filesystem a path leads to.
+fn mount_point(mountinfo: &str, device: impl Fn(&Path) -> Option<u64>) -> Option<PathBuf> {
     mountinfo.lines().find_map(|line| {
         let (mount, filesystem) = line.split_once(" - ")?;
-        let mut fields = mount.split(' ').skip(3);
-        let (root, point) = (fields.next()?, fields.next()?);
-        (filesystem.split(' ').next() == Some("cgroup2") && root == "/").then(|| PathBuf::from(point))
+        let mut fields = mount.split(' ').skip(2);
+        let (own, root, point) = (fields.next()?, fields.next()?, Path::new(fields.next()?));
+        let (major, minor) = own.split_once(':')?;
+        let own = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
+        let is_whole = filesystem.split(' ').next() == Some("cgroup2") && root == "/";
+        (is_whole && device(point) == Some(own)).then(|| point.to_owned())
     })
 }
 
@@ -309,8 +314,28 @@ mod tests {
         let text = "24 1 0:22 / /proc rw - proc proc rw\n\
                     30 24 0:26 /sub /mnt rw - cgroup2 none rw\n\
                     31 24 0:26 / /sys/fs/cgroup/unified rw,nosuid shared:9 - cgroup2 cgroup2 rw\n";
-        assert_eq!(mount_point(text), Some(PathBuf::from("/sys/fs/cgroup/unified")));
-        assert_eq!(mount_point("24 1 0:22 / /proc rw - proc proc rw\n"), None);
+        let cgroup2 = Some(rustix::fs::makedev(0, 26));
+        let expected = Some(PathBuf::from("/sys/fs/cgroup/unified"));
+        assert_eq!(mount_point(text, |_| cgroup2), expected);
+        assert_eq!(
+            mount_point("24 1 0:22 / /proc rw - proc proc rw\n", |_| cgroup2),
+            None
+        );
+    }
+
+    #[test]
+    fn a_hidden_mount_is_not_taken() {
+        let text = "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 none rw\n\
+                    31 24 0:22 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n\
+                    32 31 0:26 / /sys/fs/cgroup/unified rw - cgroup2 none rw\n";
+        let device = |point: &Path| {
+            Some(rustix::fs::makedev(
+                0,
+                if point.ends_with("unified") { 26 } else { 22 },
+            ))
+        };
+        let found = mount_point(text, device);
+        assert_eq!(found, Some(PathBuf::from("/sys/fs/cgroup/unified")));
     }
 
     #[test]
