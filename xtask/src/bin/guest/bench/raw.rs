@@ -40,6 +40,20 @@ pub(super) fn less_urgent(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(become_one) }
 }
 
+/// If this process is a real-time task, the command will be one, and what it starts will not: whoever waits for a vfork goes
+/// on before the child does more than become another program.
+pub(super) fn urgent_alone(command: &mut Command) -> &mut Command {
+    let become_one = || {
+        if is_real_time() {
+            schedule(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, PRIORITY)
+        } else {
+            Ok(())
+        }
+    };
+    // SAFETY: between fork and exec there are two system calls, which take no memory and no lock.
+    unsafe { command.pre_exec(become_one) }
+}
+
 fn is_real_time() -> bool {
     // SAFETY: the call takes a number and returns one.
     unsafe { libc::sched_getscheduler(0) == libc::SCHED_FIFO }
@@ -51,11 +65,14 @@ pub(super) fn become_real_time() -> io::Result<()> {
 }
 
 /// The same for another process (0: this one), and for all that it starts from now on. To become less urgent is allowed to all.
-pub(super) fn make_real_time(process: i32, sched_priority: i32) -> io::Result<()> {
+pub(super) fn make_real_time(process: i32, priority: i32) -> io::Result<()> {
+    schedule(process, libc::SCHED_FIFO, priority)
+}
+
+fn schedule(process: i32, policy: i32, sched_priority: i32) -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority };
     // SAFETY: the parameters live until the call returns.
-    check(unsafe { libc::sched_setscheduler(process, libc::SCHED_FIFO, &raw const parameters) }.into())
-        .map(|_| ())
+    check(unsafe { libc::sched_setscheduler(process, policy, &raw const parameters) }.into()).map(|_| ())
 }
 
 /// As many open files as this process may allow itself: a server has one for each connection.

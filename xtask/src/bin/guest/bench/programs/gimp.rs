@@ -79,7 +79,8 @@ impl Load for Gimp {
 }
 
 fn gimp(script: &str) -> Result<String> {
-    let output = raw::less_urgent(&mut Command::new("/usr/bin/gimp"))
+    // It takes a plug-in that has come to its end at once for one that could not be started.
+    let output = raw::urgent_alone(&mut Command::new("/usr/bin/gimp"))
         .args(["-i", "-b", script, "-b", "(gimp-quit 0)"])
         .env("HOME", HOME)
         .stdin(std::process::Stdio::null())
