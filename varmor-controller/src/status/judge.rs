@@ -114,6 +114,24 @@ pub(super) fn model_status(tally: &Tally, is_recorded: bool) -> ArmorProfileMode
     }
 }
 
+/// Says of a recording that is complete where it is.
+#[must_use]
+pub(super) fn with_model(mut status: PolicyStatus, profile: &ProfileKey, is_there: bool) -> PolicyStatus {
+    let is_complete = status.phase == Some(Phase::Completed) && status.ready;
+    let mut conditions = status.conditions.iter_mut();
+    if let Some(ready) = conditions.find(|one| is_complete && one.kind == "Ready") {
+        ready.message = Some(if is_there {
+            format!("every node has recorded; the ArmorProfileModel {profile} has it")
+        } else {
+            format!(
+                "no node has seen the workloads do anything, so there is no ArmorProfileModel {profile}; delete the policy and apply \
+                 it again while they run"
+            )
+        });
+    }
+    status
+}
+
 /// Status, reason and message.
 type Verdict = (&'static str, &'static str, String);
 

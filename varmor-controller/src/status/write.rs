@@ -12,7 +12,7 @@ use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use serde_json::{Value, json};
 use varmor_common::policy::{ArmorProfileModelStatus, ArmorProfileStatus, Phase, PolicyStatus};
 
-use super::judge::{is_modeling, is_recorded, model_status, policy_status, profile_status};
+use super::judge::{is_modeling, is_recorded, model_status, policy_status, profile_status, with_model};
 use crate::MANAGER;
 use crate::context::Context;
 use crate::object::{API_VERSION, PolicyKey, Profile, ProfileKey, model_resource};
@@ -75,6 +75,12 @@ impl Past {
     fn lacks(&self, uid: &str, status: &ArmorProfileModelStatus, now: Instant) -> bool {
         let is_other = self.absent_models.get(uid).is_some_and(|tried| tried != status);
         self.models.get(uid) != Some(status) && (is_other || !self.is_waiting(&about_model(uid), now))
+    }
+
+    /// Whether there is a model; `None` if nobody has asked.
+    fn has_model(&self, uid: &str) -> Option<bool> {
+        let is_absent = self.absent_models.contains_key(uid);
+        (is_absent || self.models.contains_key(uid)).then_some(!is_absent)
     }
 
     fn forget(&mut self, is_known: impl Fn(&str) -> bool, now: Instant) {
@@ -173,12 +179,16 @@ fn plan(context: &Context, past: &Past, now: Instant) -> (Vec<Job>, bool) {
         let Some(status) = policy_status(policy, outcome, known, &census, time) else {
             continue;
         };
-        let is_complete = |status: &PolicyStatus| status.phase == Some(Phase::Completed);
-        if lacks_model && is_complete(&status) && !is_complete(&policy.status) {
+        if lacks_model && status.phase == Some(Phase::Completed) {
             // Whoever waits for the phase finds a model that is ready.
             is_held_back = true;
             continue;
         }
+        let model = profile.and_then(|profile| Some((profile, past.has_model(&profile.uid)?)));
+        let status = match model {
+            Some((profile, is_there)) => with_model(status, &profile.key, is_there),
+            None => status,
+        };
         if status != policy.status {
             first.push(Job::Policy {
                 key: policy.key.clone(),
@@ -411,6 +421,7 @@ mod tests {
         };
         let mut past = Past::default();
         assert!(past.lacks("u", &recording, now));
+        assert_eq!(past.has_model("u"), None);
         past.failures.insert(about_model("u"), (1, now + LOOK_ANYWAY));
         assert!(
             !past.lacks("u", &recording, now),
@@ -420,7 +431,10 @@ mod tests {
         assert!(!past.lacks("u", &recording, now));
         assert!(past.lacks("u", &recording, now + LOOK_ANYWAY));
         assert!(past.lacks("u", &complete, now));
+        assert_eq!(past.has_model("u"), Some(false));
+        past.absent_models.remove("u");
         past.models.insert("u".to_owned(), complete.clone());
+        assert_eq!(past.has_model("u"), Some(true));
         assert!(!past.lacks("u", &complete, now));
         past.forget(|_| false, now);
         assert!(past.models.is_empty() && past.absent_models.is_empty());

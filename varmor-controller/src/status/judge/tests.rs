@@ -115,6 +115,16 @@ fn a_recording_is_complete_when_every_model_is_here_and_stays_so() {
     assert_eq!(phase(&mut policy, 1), Phase::Modeling);
     assert_eq!(phase(&mut policy, 0), Phase::Completed);
     assert_eq!(phase(&mut policy, 1), Phase::Completed, "a node joined later");
+    let key = ProfileKey {
+        namespace: "demo".to_owned(),
+        name: "varmor-demo-web".to_owned(),
+    };
+    let message = |is_there| {
+        let said = with_model(policy.status.clone(), &key, is_there).conditions;
+        said.last().and_then(|ready| ready.message.clone()).unwrap()
+    };
+    assert!(message(true).contains("the ArmorProfileModel demo/varmor-demo-web has it"));
+    assert!(message(false).contains("there is no ArmorProfileModel"));
     policy.status.observed_generation = Some(0);
     assert_eq!(phase(&mut policy, 1), Phase::Modeling, "the policy was changed");
     tally.recording = 1;

@@ -27,7 +27,14 @@ pub(super) fn recorded_and_enforced(session: &Session) -> Result<()> {
         };
         let profile = policy["status"]["profileName"].as_str().unwrap_or_default();
         match policy["status"]["phase"].as_str() {
-            Some("Completed") => Ok(Some(profile.to_owned())),
+            Some("Completed") => {
+                let said = policy["status"]["conditions"].to_string();
+                ensure!(
+                    said.contains("ArmorProfileModel"),
+                    "it does not name the model: {said}"
+                );
+                Ok(Some(profile.to_owned()))
+            }
             Some("Error") => bail!("{}", policy["status"]),
             _ => Ok(None),
         }
