@@ -3,6 +3,7 @@
 pub(in crate::cluster) mod bench;
 mod chart;
 mod cluster;
+mod combinations;
 mod combined;
 mod egress;
 mod example;
@@ -174,6 +175,42 @@ pub(super) const ALL: &[Case] = &[
         READY,
         "each of three enforcers holds its rules in one pod",
         combined::all_three,
+    ),
+    case(
+        "kinds-apparmor",
+        READY,
+        "AppArmor protects a Deployment, a StatefulSet, a DaemonSet and a Pod",
+        |session| combinations::hold(session, "AppArmor"),
+    ),
+    case(
+        "kinds-seccomp",
+        READY,
+        "Seccomp protects a Deployment, a StatefulSet, a DaemonSet and a Pod",
+        |session| combinations::hold(session, "Seccomp"),
+    ),
+    case(
+        "kinds-apparmorbpf",
+        READY,
+        "AppArmor and BPF protect a Deployment, a StatefulSet, a DaemonSet and a Pod",
+        |session| combinations::hold(session, "AppArmorBPF"),
+    ),
+    case(
+        "kinds-apparmorseccomp",
+        READY,
+        "AppArmor and Seccomp protect a Deployment, a StatefulSet, a DaemonSet and a Pod",
+        |session| combinations::hold(session, "AppArmorSeccomp"),
+    ),
+    case(
+        "kinds-bpfseccomp",
+        READY,
+        "BPF and Seccomp protect a Deployment, a StatefulSet, a DaemonSet and a Pod",
+        |session| combinations::hold(session, "BPFSeccomp"),
+    ),
+    case(
+        "kinds-apparmorbpfseccomp",
+        READY,
+        "all three enforcers protect a Deployment, a StatefulSet, a DaemonSet and a Pod",
+        |session| combinations::hold(session, "AppArmorBPFSeccomp"),
     ),
     case(
         "update-existing",
