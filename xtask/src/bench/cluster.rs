@@ -24,8 +24,8 @@ use crate::cluster::{self, Pod, Session};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Every system in a random order and then in the reverse order, so often; at least 3 for an interval
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    /// Every system in a random order and then in the reverse order, so often; with fewer than 12 a difference can be chance
+    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=100))]
     blocks: u32,
     #[command(flatten)]
     options: cluster::Options,

@@ -266,6 +266,7 @@ pub(super) mod tests {
             overhead,
             low: overhead - 0.001,
             high: overhead + 0.001,
+            chance: 0.0,
         };
         let protected = Cell {
             estimate: Some(estimate),

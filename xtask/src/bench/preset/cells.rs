@@ -4,7 +4,7 @@ use crate::bench::{
     protocol::System,
     record::{Cell, Sample},
     report::Report,
-    stats::{Backend, detectable, estimate, judge, log_ratio, median},
+    stats::{Backend, detectable, estimate, judge, log_ratio, median, withdraw_chance},
     systems::{NOTHING, NOTHING_AGAIN},
 };
 
@@ -62,6 +62,11 @@ pub(in crate::bench) fn cells(
             cells.push(cell);
         }
     }
+    let mut asked: Vec<_> = cells
+        .iter_mut()
+        .map(|cell| (cell.estimate, &mut cell.verdict))
+        .collect();
+    withdraw_chance(backend, &mut asked);
     cells
 }
 
@@ -191,6 +196,7 @@ pub(super) mod tests {
             overhead,
             low: overhead,
             high: overhead,
+            chance: 0.0,
         };
         Cell {
             suite,

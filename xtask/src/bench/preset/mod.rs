@@ -30,7 +30,7 @@ pub(super) struct Args {
     /// What is counted: instructions of a guest, or the time of this machine (seed-pts and seed-grsec, as root)
     #[arg(long, default_value = "guest")]
     backend: On,
-    /// Boots of each guest, or blocks on this machine, at least 3 for an interval [default: by scale]
+    /// Boots of each guest (at least 3 for an interval), or blocks on this machine (some 12 for a verdict) [default: by scale]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
     boots: Option<u32>,
     /// Only this kernel [default: 6.1; seed-lsmperf: all four; seed-resources: 6.12]

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Random, median, middle};
+use super::{Random, median, middle, significance::sign_flip};
 
 /// Resamples of the bootstrap.
 const RESAMPLES: usize = 10_000;
@@ -70,6 +70,14 @@ impl Backend {
         match self {
             Self::TcgIcount => "boots",
             Self::NativeWall | Self::ClusterWall => "blocks",
+        }
+    }
+
+    /// Of a table with some fifty cells: fewer blocks of a clock can be chance, whatever they say.
+    pub(in crate::bench) fn blocks_for_a_verdict(self) -> u32 {
+        match self {
+            Self::TcgIcount => 5,
+            Self::NativeWall | Self::ClusterWall => 12,
         }
     }
 
@@ -140,6 +148,13 @@ pub(in crate::bench) struct Estimate {
     pub(in crate::bench) overhead: f64,
     pub(in crate::bench) low: f64,
     pub(in crate::bench) high: f64,
+    /// How often chance alone would do as much in this cell; 1 in runs that did not ask.
+    #[serde(default = "certain_chance")]
+    pub(in crate::bench) chance: f64,
+}
+
+fn certain_chance() -> f64 {
+    1.0
 }
 
 /// The overhead of one block: its slots under the system against its slots without it. `None` where something is
@@ -194,6 +209,7 @@ pub(in crate::bench) fn estimate(ratios: &[f64], seed: u64) -> Option<Estimate> 
         overhead,
         low: medians[tail],
         high: medians[RESAMPLES - 1 - tail],
+        chance: sign_flip(ratios, seed),
     })
 }
 
@@ -289,6 +305,7 @@ mod tests {
                 overhead,
                 low,
                 high,
+                chance: 0.0,
             };
             judge(&estimate, detectable, Backend::NativeWall.margin())
         };

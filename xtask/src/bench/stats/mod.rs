@@ -7,10 +7,12 @@ mod estimate;
 mod random;
 mod schedule;
 pub(super) mod selftest;
+mod significance;
 
 pub(super) use estimate::{Backend, Estimate, Verdict, detectable, estimate, judge, log_ratio};
 pub(super) use random::Random;
 pub(super) use schedule::mirrored;
+pub(super) use significance::withdraw_chance;
 
 /// The middle of a series; of an even number of values, the mean of the two in the middle.
 pub(super) fn median(values: &[f64]) -> Option<f64> {

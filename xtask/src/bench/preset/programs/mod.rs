@@ -56,11 +56,11 @@ pub(super) struct Measured {
 
 impl Programs {
     pub(super) fn measure(&self, settings: &Settings) -> Result<Measured> {
+        let backend = settings.backend;
         let boots = settings.boots.unwrap_or(match settings.scale {
             Scale::Smoke => 1,
-            Scale::Std => 5,
+            Scale::Std => backend.blocks_for_a_verdict(),
         });
-        let backend = settings.backend;
         let names: Vec<&str> = self.suites.iter().map(|suite| suite.name).collect();
         let folder = settings.folder(self.preset, boots, &names)?;
         let mut summary = Summary {
