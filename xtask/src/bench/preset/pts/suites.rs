@@ -18,8 +18,8 @@ pub(super) const APACHE: Suite = Suite {
     ],
     runs: (1, 5),
     command: "httpd (event), default settings; `wrk -t 1 -d SECONDS -c N http://127.0.0.1:8088/test.html`",
-    differences: "wrk runs for 1 or 5 seconds of the guest's clock instead of 90 and what is counted is divided by the requests that it had \
-                  answered; wrk 4.1.0 instead of 4.2.0, Debian's httpd instead of 2.4.56; connections that a busy httpd closes \
+    differences: "1 or 5 seconds of the guest's clock instead of 90, after 2 in which connections and processes of httpd are made; what is \
+                  counted is divided by the requests that httpd answered in them; wrk 4.1.0 instead of 4.2.0, Debian's httpd instead of 2.4.56; connections that a busy httpd closes \
                   between two requests are opened again and no failure; the page has 4,096 bytes (that of the profile \
                   cannot be had)",
     unproven: Some("written, and not yet seen in a guest"),

@@ -1,17 +1,28 @@
-//! Apache's httpd serves one page to wrk. wrk knows times only, no numbers of requests: it runs for so long, and the
-//! requests that it has had answered are the work.
+//! Apache's httpd serves one page to wrk. wrk knows times only, no numbers of requests: it runs for so long, and the lines that
+//! httpd writes about the requests of a part of that time are the work. In the time before it, all connections are made, and httpd
+//! starts as many processes as it wants for them: a run of a second would measure little else.
 
-use std::fs;
+use std::{
+    fs,
+    process::{Child, Command, Stdio},
+    thread::sleep,
+    time::Duration,
+};
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Load, output, server::Server, words};
+use super::{Load, raw, server::Server, words};
 
 pub(super) const PORT: u16 = 8088;
 /// Of the page.
 const BYTES: usize = 4096;
 /// About as many requests as a guest answers in a second of its clock.
 const PER_SECOND: u32 = 10_000;
+/// Seconds that wrk runs before and after what is measured.
+const BEFORE: u32 = 2;
+const AFTER: u32 = 1;
+/// A line for each request, below the server's folder.
+const LOG: &str = "access_log";
 /// What the default settings of httpd load, as far as Debian has not built it in.
 const MODULES: [&str; 19] = [
     "mpm_event",
@@ -39,15 +50,19 @@ pub(super) struct Apache {
     _server: Server,
     connections: u32,
     seconds: u32,
+    log: String,
+    wrk: Option<Child>,
 }
 
 impl Apache {
-    /// The number of requests only tells how long wrk runs.
+    /// The number of requests only tells how long is measured.
     pub(super) fn start(connections: u32, amount: u32, folder: &str) -> Result<Self> {
         Ok(Self {
             _server: serve(folder)?,
             connections,
             seconds: amount.div_ceil(PER_SECOND),
+            log: format!("{folder}/{LOG}"),
+            wrk: None,
         })
     }
 }
@@ -65,18 +80,55 @@ pub(super) fn serve(folder: &str) -> Result<Server> {
 }
 
 impl Load for Apache {
-    fn run(&mut self) -> Result<String> {
+    fn ready(&mut self) -> Result<()> {
+        fs::write(&self.log, "").with_context(|| format!("empty {}", self.log))?;
         let Self {
             connections, seconds, ..
         } = self;
-        let arguments = format!("-t 1 -d {seconds}s -c {connections} http://127.0.0.1:{PORT}/test.html");
-        output("/usr/bin/wrk", &words(&arguments))
+        let all = BEFORE + *seconds + AFTER;
+        let arguments = format!("-t 1 -d {all}s -c {connections} http://127.0.0.1:{PORT}/test.html");
+        let wrk = raw::less_urgent(&mut Command::new("/usr/bin/wrk"))
+            .args(words(&arguments))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("start wrk")?;
+        self.wrk = Some(wrk);
+        sleep(Duration::from_secs(BEFORE.into()));
+        Ok(())
+    }
+
+    fn run(&mut self) -> Result<String> {
+        let before = size(&self.log)?;
+        sleep(Duration::from_secs(self.seconds.into()));
+        Ok(format!("{before} {}", size(&self.log)?))
     }
 
     fn done(&mut self, said: &str) -> Result<u64> {
-        ensure!(is_good(said), "requests failed: {said}");
-        requests(said).with_context(|| format!("wrk tells no number of requests: {said}"))
+        let wrk = self.wrk.take().context("wrk has not been started")?;
+        let output = wrk.wait_with_output().context("wait for wrk")?;
+        let told = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        ensure!(
+            output.status.success() && is_good(&told),
+            "requests failed: {}: {told}",
+            output.status
+        );
+        let log = fs::read_to_string(&self.log).with_context(|| format!("read {}", self.log))?;
+        requests(&log, said).with_context(|| format!("{} has no part {said}", self.log))
     }
+}
+
+fn size(file: &str) -> Result<u64> {
+    let metadata = fs::metadata(file).with_context(|| format!("look at {file}"))?;
+    Ok(metadata.len())
+}
+
+/// Answered ones, in the part of the log from one byte to another: `120 360`.
+fn requests(log: &str, part: &str) -> Option<u64> {
+    let (from, to) = part.split_once(' ')?;
+    let lines = log.get(from.parse().ok()?..to.parse().ok()?)?.lines();
+    u64::try_from(lines.filter(|line| line.contains("\" 200 ")).count()).ok()
 }
 
 fn configuration(folder: &str) -> String {
@@ -93,7 +145,7 @@ fn configuration(folder: &str) -> String {
     format!(
         "ServerRoot {folder}\nListen 127.0.0.1:{PORT}\nServerName localhost\n{load}User nobody\nGroup nogroup\n\
          PidFile {folder}/pid\nTypesConfig {folder}/mime.types\nErrorLog {folder}/error_log\nLogLevel warn\n\
-         LogFormat \"%h %l %u %t \\\"%r\\\" %>s %b\" common\nCustomLog {folder}/access_log common\n\
+         LogFormat \"%h %l %u %t \\\"%r\\\" %>s %b\" common\nCustomLog {folder}/{LOG} common\n\
          DocumentRoot {folder}/pages\n<Directory />\n  AllowOverride none\n  Require all denied\n</Directory>\n\
          <Directory {folder}/pages>\n  Options Indexes FollowSymLinks\n  AllowOverride None\n  Require all granted\n</Directory>\n"
     )
@@ -117,12 +169,6 @@ fn is_good(said: &str) -> bool {
     !refused && !said.contains("Non-2xx")
 }
 
-/// `  12345 requests in 2.00s, 3.40MB read`
-fn requests(said: &str) -> Option<u64> {
-    let line = said.lines().find(|line| line.contains(" requests in "))?;
-    line.split_whitespace().next()?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::{BYTES, configuration, is_good, page, requests};
@@ -139,11 +185,13 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_those_that_were_answered() {
-        let said = "Running 2s test @ http://127.0.0.1:8088/test.html\n  1 threads and 4 connections\n  2105 requests in 2.00s, \
-                    8.91MB read\nRequests/sec:   1052.96\nTransfer/sec:      4.45MB\n";
-        assert_eq!(requests(said), Some(2105));
-        assert_eq!(requests("unable to connect"), None);
+    fn requests_are_the_answered_ones_of_the_part_that_was_measured() {
+        let log = "1 \"GET\" 200 4\n2 \"GET\" 200 4\n3 \"GET\" 503 4\n4 \"GET\" 200 4\n";
+        let line = log.len() / 4;
+        assert_eq!(requests(log, &format!("{line} {}", 3 * line)), Some(1));
+        assert_eq!(requests(log, &format!("0 {}", log.len())), Some(3));
+        assert_eq!(requests(log, &format!("0 {}", log.len() + 1)), None);
+        assert_eq!(requests(log, "0"), None);
     }
 
     #[test]
