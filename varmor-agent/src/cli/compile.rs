@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use varmor_common::compile::apparmor;
 use varmor_common::compile::bpf::{self, Artefact};
 use varmor_common::policy::{self, Diagnostic, Document, Enforcers};
-use varmor_common::profile::{self, Object, Profile};
+use varmor_common::profile::{self, Object, Profile, Rule};
 
 use super::policies::{self, Policies};
 use super::{Output, print};
@@ -131,30 +131,22 @@ fn tables(policies: &Policies, document: &Document, output: Output) -> anyhow::R
     })
 }
 
+fn line(rule: &Rule) -> String {
+    format!("{:?} {}  [{}]", rule.verdict, object(&rule.object), rule.id)
+}
+
 fn text(profile: &Profile, artefact: &Artefact) -> String {
     let mut text = format!("profile {}, mode {:?}\n", profile.name, profile.mode);
     for (name, size) in sizes(artefact) {
         let _ = writeln!(text, "  {name}: {size}");
     }
     for rule in &profile.rules {
-        let _ = writeln!(
-            text,
-            "  {:?} {}  [{}]",
-            rule.verdict,
-            object(&rule.object),
-            rule.id
-        );
+        let _ = writeln!(text, "  {}", line(rule));
     }
     for (number, group) in profile.targets.iter().enumerate() {
         let _ = writeln!(text, "  target group {number}: {}", group.executables.join(", "));
         for rule in &group.rules {
-            let _ = writeln!(
-                text,
-                "    {:?} {}  [{}]",
-                rule.verdict,
-                object(&rule.object),
-                rule.id
-            );
+            let _ = writeln!(text, "    {}", line(rule));
         }
     }
     for missing in &artefact.unsupported {

@@ -229,9 +229,7 @@ fn tables(summary: &Summary) -> (String, String) {
     let mut csv = "operation,system,ns,overhead_pct,low_pct,high_pct,detectable_pct,verdict\n".to_owned();
     let percent = |overhead: f64| format!("{:+.2}", 100.0 * overhead.exp_m1());
     for cell in &summary.cells {
-        let reason = cell.reason.as_ref().map(|reason| format!("n/a ({reason})"));
-        let value = cell.value.map(|value| format!("{value:.0}")).or(reason);
-        let value = value.unwrap_or_default();
+        let value = cell.said();
         let [overhead, low, high] = cell.estimate.as_ref().map_or_else(Default::default, |found| {
             [found.overhead, found.low, found.high].map(percent)
         });

@@ -54,6 +54,31 @@ pub(super) struct Cell {
     pub(super) reason: Option<String>,
 }
 
+impl Cell {
+    /// The value without decimals, or why there is none.
+    pub(super) fn said(&self) -> String {
+        let missing = self.reason.as_ref().map(|reason| format!("n/a ({reason})"));
+        let value = self.value.map(|value| format!("{value:.0}"));
+        value.or(missing).unwrap_or_default()
+    }
+
+    /// The last columns of a row of Markdown: the overhead, its interval, what could have been found (in percent), the verdict.
+    pub(super) fn judgement(&self) -> String {
+        let percent = |overhead: f64| 100.0 * overhead.exp_m1();
+        match (&self.estimate, self.verdict, &self.reason) {
+            (Some(found), Some(verdict), _) => format!(
+                "{:+.3} | {:+.3} to {:+.3} | {:.3} | {verdict} |",
+                percent(found.overhead),
+                percent(found.low),
+                percent(found.high),
+                percent(self.detectable.unwrap_or(f64::NAN)),
+            ),
+            (_, _, Some(reason)) => format!("n/a | | | {reason} |"),
+            _ => "| | | |".to_owned(),
+        }
+    }
+}
+
 /// One measured value.
 pub(super) struct Sample {
     pub(super) suite: &'static str,

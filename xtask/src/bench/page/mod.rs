@@ -86,12 +86,7 @@ fn table(text: &mut String, cells: &[&Cell]) {
     text.push_str("<table><tr><th>row</th><th>system</th><th>value</th><th>overhead %</th><th>interval</th><th>detectable %</th><th>verdict</th></tr>\n");
     for cell in cells {
         let percent = |overhead: f64| 100.0 * overhead.exp_m1();
-        let missing = cell.reason.as_ref().map(|reason| format!("n/a ({reason})"));
-        let value = cell
-            .value
-            .map(|value| format!("{value:.0}"))
-            .or(missing)
-            .unwrap_or_default();
+        let value = cell.said();
         let overhead = cell
             .estimate
             .map(|found| format!("{:+.3}", percent(found.overhead)));

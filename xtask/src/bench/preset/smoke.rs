@@ -105,12 +105,7 @@ fn tables(summary: &Summary) -> (String, String) {
     );
     let mut csv = "operation,system,instructions,overhead_pct\n".to_owned();
     for cell in &summary.cells {
-        let reason = cell.reason.as_ref().map(|reason| format!("n/a ({reason})"));
-        let value = cell
-            .value
-            .map(|value| format!("{value:.0}"))
-            .or(reason)
-            .unwrap_or_default();
+        let value = cell.said();
         let overhead = cell.estimate.map(|found| 100.0 * found.overhead.exp_m1());
         let overhead = overhead
             .map(|overhead| format!("{overhead:+.2}"))

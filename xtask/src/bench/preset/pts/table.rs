@@ -128,26 +128,14 @@ impl<'a> Table<'a> {
              that this run can see (from *NoProtect* against itself), verdict (none with fewer than 3 of them).\n\n\
              | column | system | instructions or ns | overhead % | interval | detectable % | verdict |\n|---|---|---:|---:|---|---:|---|\n",
         );
-        let percent = |overhead: f64| 100.0 * overhead.exp_m1();
         for column in self.suite.columns {
             for row in conditions() {
                 let Some(cell) = self.cell(column.operation, &row.label) else {
                     continue;
                 };
                 let value = cell.value.map(|value| format!("{value:.1}")).unwrap_or_default();
-                let _ = write!(text, "| {} | {} | {value} |", column.title, row.label);
-                let _ = match (&cell.estimate, cell.verdict, &cell.reason) {
-                    (Some(found), Some(verdict), _) => writeln!(
-                        text,
-                        " {:+.3} | {:+.3} to {:+.3} | {:.3} | {verdict} |",
-                        percent(found.overhead),
-                        percent(found.low),
-                        percent(found.high),
-                        percent(cell.detectable.unwrap_or(f64::NAN)),
-                    ),
-                    (_, _, Some(reason)) => writeln!(text, " n/a | | | {reason} |"),
-                    _ => writeln!(text, " | | | |"),
-                };
+                let judgement = cell.judgement();
+                let _ = writeln!(text, "| {} | {} | {value} | {judgement}", column.title, row.label);
             }
         }
     }

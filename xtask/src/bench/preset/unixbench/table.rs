@@ -161,21 +161,8 @@ impl<'a> Table<'a> {
                 let Some(cell) = self.cell(workload, system) else {
                     continue;
                 };
-                let percent = |overhead: f64| 100.0 * overhead.exp_m1();
                 let value = cell.value.map(|value| format!("{value:.0}")).unwrap_or_default();
-                let _ = write!(text, "| {row} | {column} | {value} |");
-                let _ = match (&cell.estimate, cell.verdict, &cell.reason) {
-                    (Some(found), Some(verdict), _) => writeln!(
-                        text,
-                        " {:+.3} | {:+.3} to {:+.3} | {:.3} | {verdict} |",
-                        percent(found.overhead),
-                        percent(found.low),
-                        percent(found.high),
-                        percent(cell.detectable.unwrap_or(f64::NAN)),
-                    ),
-                    (_, _, Some(reason)) => writeln!(text, " n/a | | | {reason} |"),
-                    _ => writeln!(text, " | | | |"),
-                };
+                let _ = writeln!(text, "| {row} | {column} | {value} | {}", cell.judgement());
             }
         }
     }
