@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use varmor_common::policy::{ArmorProfile, VarmorPolicy};
 use varmor_common::report::TOKEN_AUDIENCE;
 
-use super::Options;
+use super::{Options, policies::Policies};
 
 /// The namespace of the controller.
 const SYSTEM: &str = "varmor";
@@ -25,6 +25,8 @@ const NAMESPACES: usize = 10;
 const WITH_PODS: usize = 20;
 /// Requests at the same time.
 const AT_ONCE: usize = 16;
+/// Policies that wait for nodes at the same time.
+const AHEAD: usize = 100;
 
 #[derive(Clone)]
 pub(crate) struct Cluster {
@@ -102,8 +104,11 @@ impl Cluster {
             .0)
     }
 
-    pub(crate) async fn create_policies(&self, number: usize) -> Result<()> {
+    /// At most `AHEAD` of them are not in force at any time: the nodes share the processors with the API server, and one that
+    /// is asked for more than it can tell them closes their watches, which costs it all the more.
+    pub(crate) async fn create_policies(&self, number: usize, policies: &Policies) -> Result<()> {
         self.each(number, |number| async move {
+            policies.until_ready(number.saturating_sub(AHEAD)).await?;
             create(&self.policies(number), &policy(number)).await
         })
         .await
@@ -205,9 +210,13 @@ impl Cluster {
 async fn create(api: &Api<DynamicObject>, object: &Value) -> Result<DynamicObject> {
     let object: DynamicObject = serde_json::from_value(object.clone()).context("an object")?;
     let name = object.metadata.name.clone().unwrap_or_default();
-    api.create(&PostParams::default(), &object)
-        .await
-        .with_context(|| format!("create {name}"))
+    match api.create(&PostParams::default(), &object).await {
+        // The client asks again when an API server answers too late.
+        Err(kube::Error::Api(status)) if status.is_already_exists() => {
+            api.get(&name).await.with_context(|| format!("read {name}"))
+        }
+        other => other.with_context(|| format!("create {name}")),
+    }
 }
 
 fn namespace(number: usize) -> String {

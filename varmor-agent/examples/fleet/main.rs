@@ -74,7 +74,7 @@ async fn main() -> Result<()> {
 
     say("policies");
     let meter = meter.again().await?;
-    cluster.create_policies(options.policies).await?;
+    cluster.create_policies(options.policies, &policies).await?;
     let created = meter.seconds();
     policies.until_all_ready(options.policies, 0, PATIENCE).await?;
     let applied = meter.lap().await?;

@@ -53,6 +53,17 @@ impl Policies {
         )
     }
 
+    /// At least so many are in force.
+    pub(crate) async fn until_ready(&self, number: usize) -> Result<()> {
+        let are_ready = |states: &States| states.values().filter(|(_, is_ready)| *is_ready).count() >= number;
+        let mut states = self.states.clone();
+        states
+            .wait_for(are_ready)
+            .await
+            .map(drop)
+            .context("the watch of the policies ended")
+    }
+
     pub(crate) fn not_ready(&self) -> usize {
         self.states
             .borrow()

@@ -16,6 +16,10 @@ use crate::world::{Outcome, Problem};
 /// Nodes that an `ArmorProfile` lists; the rest is counted. Its status has to fit into one object.
 const LISTED: usize = 50;
 
+/// Reasons of nodes that hold the profile in part, or not at all.
+pub(super) const DEGRADED: &str = "Degraded";
+pub(super) const FAILED: &str = "Failed";
+
 /// The status of an `ArmorProfile`. Times of conditions that say the same as before are kept.
 #[must_use]
 pub fn profile_status(
@@ -31,8 +35,8 @@ pub fn profile_status(
         .unwrap_or_default();
     let failed = tally.problems.iter().map(|(node, exception)| {
         let reason = match exception.state {
-            ProfileState::Degraded => "Degraded",
-            ProfileState::Failed | ProfileState::Pending | ProfileState::Recording => "Failed",
+            ProfileState::Degraded => DEGRADED,
+            ProfileState::Failed | ProfileState::Pending | ProfileState::Recording => FAILED,
         };
         (node.as_str(), reason, exception.message.clone())
     });

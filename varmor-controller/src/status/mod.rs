@@ -1,6 +1,7 @@
 //! What the nodes say becomes the status of policies and profiles.
 
 mod judge;
+mod news;
 mod nodes;
 mod write;
 

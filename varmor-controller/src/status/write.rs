@@ -1,6 +1,6 @@
-//! Writes statuses: what differs, in batches, the readiness of policies first.
+//! Writes statuses: what differs, in batches, the readiness of policies first and what can wait last.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt as _, stream};
@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use varmor_common::policy::{ArmorProfileModelStatus, ArmorProfileStatus, Phase, PolicyStatus};
 
 use super::judge::{is_modeling, is_recorded, model_status, policy_status, profile_status, with_model};
+use super::news;
 use crate::MANAGER;
 use crate::context::Context;
 use crate::object::{API_VERSION, PolicyKey, Profile, ProfileKey, model_resource};
@@ -20,8 +21,7 @@ use crate::object::{API_VERSION, PolicyKey, Profile, ProfileKey, model_resource}
 /// The field manager of statuses; apart from that of the objects, since what a manager stops naming goes.
 const STATUS_MANAGER: &str = "varmor-controller/status";
 
-/// Writes in one window. A node that comes or goes changes the numbers of every profile; they are told one after the
-/// other, which is better than to keep the API server from its other work.
+/// Writes in one window.
 const AT_ONCE: usize = 200;
 
 /// Writes at the same time.
@@ -54,6 +54,15 @@ enum Job {
     },
 }
 
+/// What is to be written in one window.
+struct Plan {
+    jobs: Vec<Job>,
+    /// There is more than fits into it.
+    is_more: bool,
+    /// The last profile of those that can wait.
+    told: Option<ProfileKey>,
+}
+
 /// What was written, or could not be.
 #[derive(Default)]
 struct Past {
@@ -63,6 +72,8 @@ struct Past {
     models: HashMap<String, ArmorProfileModelStatus>,
     /// What the model would have said, had there been one.
     absent_models: HashMap<String, ArmorProfileModelStatus>,
+    /// The last profile whose status could wait: the next window goes on behind it.
+    told: Option<ProfileKey>,
 }
 
 impl Past {
@@ -103,14 +114,16 @@ pub async fn run(context: &Context) {
     let mut seen = (0, 0);
     let mut looked = None::<Instant>;
     loop {
-        tokio::time::sleep(window(context)).await;
+        let pause = window(context.nodes().pods().count());
+        tokio::time::sleep(pause).await;
         let versions = (context.world().version(), context.nodes().version());
         context.metrics.pulse("the status writer");
         if versions == seen && looked.is_some_and(|at| at.elapsed() < LOOK_ANYWAY) {
             continue;
         }
         let now = Instant::now();
-        let (jobs, is_more) = plan(context, &past, now);
+        let Plan { jobs, is_more, told } = plan(context, &past, now);
+        past.told = told.or(past.told);
         let results: Vec<(Job, Result<(), kube::Error>)> = stream::iter(jobs)
             .map(|job| async move {
                 let result = write(context, &job).await;
@@ -135,8 +148,7 @@ pub async fn run(context: &Context) {
 }
 
 /// Longer with more nodes: each report may change every number.
-fn window(context: &Context) -> Duration {
-    let nodes = context.nodes().pods().count();
+fn window(nodes: usize) -> Duration {
     let quick = cfg!(test).then_some(Duration::from_millis(200));
     quick.unwrap_or(Duration::from_secs(match nodes {
         0..100 => 2,
@@ -146,8 +158,8 @@ fn window(context: &Context) -> Duration {
     }))
 }
 
-/// What differs, and whether there is more than fits into one window.
-fn plan(context: &Context, past: &Past, now: Instant) -> (Vec<Job>, bool) {
+/// What differs.
+fn plan(context: &Context, past: &Past, now: Instant) -> Plan {
     let world = context.world();
     let nodes = context.nodes();
     let census = nodes.census(now);
@@ -198,23 +210,60 @@ fn plan(context: &Context, past: &Past, now: Instant) -> (Vec<Job>, bool) {
             });
         }
     }
+    let mut last = BTreeMap::new();
     for profile in world
         .profiles()
         .filter(|profile| profile.owner.is_some() && !is_waiting(&profile.uid))
     {
         let status = profile_status(profile, &tally(profile), &census, time);
-        if profile.status.as_ref() != Some(&status) {
-            then.push(Job::Profile {
-                key: profile.key.clone(),
-                uid: profile.uid.clone(),
-                status: Box::new(status),
-            });
+        if profile.status.as_ref() == Some(&status) {
+            continue;
+        }
+        let is_news = news::is_news(profile.status.as_ref(), &status);
+        let job = Job::Profile {
+            key: profile.key.clone(),
+            uid: profile.uid.clone(),
+            status: Box::new(status),
+        };
+        if is_news {
+            then.push(job);
+        } else {
+            last.insert(profile.key.clone(), job);
         }
     }
-    let is_more = is_held_back || first.len() + then.len() > AT_ONCE;
+    let share = news::share(census.desired, window(census.desired));
+    let mut is_more = is_held_back || first.len() + then.len() > AT_ONCE || last.len() > share;
     first.extend(then);
     first.truncate(AT_ONCE);
-    (first, is_more)
+    let mut told = None;
+    for (key, job) in in_turn(last, past.told.as_ref()).take(share) {
+        if first.len() == AT_ONCE {
+            is_more = true;
+            break;
+        }
+        first.push(job);
+        told = Some(key);
+    }
+    Plan {
+        jobs: first,
+        is_more,
+        told,
+    }
+}
+
+/// From behind the last one on, and around.
+fn in_turn<T>(
+    mut jobs: BTreeMap<ProfileKey, T>,
+    last: Option<&ProfileKey>,
+) -> impl Iterator<Item = (ProfileKey, T)> {
+    let behind = last.map(|last| {
+        let mut behind = jobs.split_off(last);
+        if let Some((key, job)) = behind.remove_entry(last) {
+            jobs.insert(key, job);
+        }
+        behind
+    });
+    behind.into_iter().flatten().chain(jobs)
 }
 
 async fn write(context: &Context, job: &Job) -> Result<(), kube::Error> {
@@ -409,6 +458,24 @@ mod tests {
         assert_eq!(reason(&good, &refused).as_deref(), Some("Forbidden"));
         assert_eq!(reason(&refused, &refused), None);
         assert_eq!(reason(&good, &pending).as_deref(), Some("Processing"));
+    }
+
+    #[test]
+    fn what_can_wait_goes_on_behind_the_last_one() {
+        let key = |name: &str| ProfileKey {
+            namespace: "n".to_owned(),
+            name: name.to_owned(),
+        };
+        let names = |last: Option<&str>| {
+            let jobs: BTreeMap<ProfileKey, ()> = ["a", "c", "e"].map(|name| (key(name), ())).into();
+            let last = last.map(key);
+            let turn = in_turn(jobs, last.as_ref()).map(|(key, ())| key.name);
+            turn.collect::<Vec<_>>().concat()
+        };
+        assert_eq!(names(None), "ace");
+        assert_eq!(names(Some("a")), "cea");
+        assert_eq!(names(Some("b")), "cea");
+        assert_eq!(names(Some("e")), "ace");
     }
 
     #[test]

@@ -42,7 +42,9 @@ pub(super) const GIMP: Suite = Suite {
               unsharp mask with radius 15, amount 0.6, threshold 0) and saved in its place, from fresh copies in each run",
     differences: "1 or 4 photographs of 1600 by 1200, clouds that GIMP itself makes, instead of the profile's photographs, which cannot be \
                   had; one processor",
-    unproven: Some("written, and not yet seen in a guest"),
+    unproven: Some(
+        "in a guest, two cells of 32 cost half as much again: GIMP asks all its plug-ins anew now and then, and why is not known",
+    ),
 };
 
 /// Whole rounds of all connections: 1,024 commands of each.
