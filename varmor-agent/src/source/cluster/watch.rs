@@ -127,14 +127,18 @@ async fn follow(
     }
 }
 
-/// What the stream has said so far.
+/// What the stream has said so far. The objects themselves are in the listing alone.
 #[derive(Default)]
 struct Pending {
-    objects: BTreeMap<String, Object>,
+    /// Uid and generation of those that are there.
+    known: BTreeMap<String, (String, i64)>,
     /// A list that is not complete yet.
     next: Option<BTreeMap<String, Object>>,
+    /// A list that is to take the place of the one that was told.
+    replaced: Option<BTreeMap<String, Object>>,
+    /// What has changed since then; `None` for what is gone.
+    changes: BTreeMap<String, Option<Object>>,
     synced: u64,
-    is_complete: bool,
     problem: Option<String>,
     is_new: bool,
     /// The version alone is new.
@@ -150,32 +154,50 @@ impl Pending {
         match event {
             Event::Init => self.next = Some(BTreeMap::new()),
             Event::InitApply(object) => {
-                let (name, text, version) = read(&object);
-                self.synced = self.synced.max(version);
-                self.next.get_or_insert_default().insert(name, text);
+                self.has_seen(&object);
+                self.next
+                    .get_or_insert_default()
+                    .insert(name(&object), read(&object));
             }
             Event::InitDone => {
-                self.objects = self.next.take().unwrap_or_default();
-                self.is_complete = true;
+                let all = self.next.take().unwrap_or_default();
+                let known = all.iter().map(|(name, object)| (name.clone(), identity(object)));
+                self.known = known.collect();
+                self.changes.clear();
+                self.replaced = Some(all);
                 self.is_new = true;
             }
             Event::Apply(object) => {
-                let (name, text, version) = read(&object);
-                self.synced = self.synced.max(version);
-                if self.objects.get(&name) == Some(&text) {
+                self.has_seen(&object);
+                let name = name(&object);
+                // The generation counts what has become of the spec, and so what is in `json` (API conventions: Metadata).
+                let is_known = self.known.get(&name).is_some_and(|(uid, generation)| {
+                    object.metadata.uid.as_ref() == Some(uid)
+                        && object.metadata.generation == Some(*generation)
+                });
+                if is_known {
                     self.is_behind = true;
                 } else {
-                    self.objects.insert(name, text);
+                    let object = read(&object);
+                    self.known.insert(name.clone(), identity(&object));
+                    self.changes.insert(name, Some(object));
                     self.is_new = true;
                 }
             }
             Event::Delete(object) => {
-                let (name, _, version) = read(&object);
-                self.synced = self.synced.max(version);
-                self.objects.remove(&name);
+                self.has_seen(&object);
+                let name = name(&object);
+                self.known.remove(&name);
+                self.changes.insert(name, None);
                 self.is_new = true;
             }
         }
+    }
+
+    /// Kubernetes promises that versions are numbers which grow (KEP-5504).
+    fn has_seen(&mut self, object: &DynamicObject) {
+        let version = object.metadata.resource_version.as_deref().unwrap_or_default();
+        self.synced = self.synced.max(version.parse().unwrap_or_default());
     }
 
     fn problem(&mut self, error: &watcher::Error) {
@@ -187,47 +209,61 @@ impl Pending {
         }
     }
 
-    /// True if there was something new.
+    /// True if there was something new. It is put into the listing in its place, which costs what has changed and not what
+    /// is there, unless somebody holds on to the objects.
     fn publish(&mut self, listing: &watch::Sender<Listing>) -> bool {
         if !std::mem::take(&mut self.is_new) {
             return false;
         }
         self.is_behind = false;
-        let objects = self.is_complete.then(|| Arc::new(self.objects.clone()));
-        listing.send_replace(Listing {
-            objects,
-            synced: self.synced,
-            problem: self.problem.clone(),
+        listing.send_modify(|listing| {
+            if let Some(all) = self.replaced.take() {
+                listing.objects = Some(Arc::new(all));
+            }
+            if let Some(objects) = listing.objects.as_mut().filter(|_| !self.changes.is_empty()) {
+                let objects = Arc::make_mut(objects);
+                for (name, change) in std::mem::take(&mut self.changes) {
+                    match change {
+                        Some(object) => objects.insert(name, object),
+                        None => objects.remove(&name),
+                    };
+                }
+            }
+            listing.synced = self.synced;
+            listing.problem.clone_from(&self.problem);
         });
         true
     }
 }
 
-/// Name, text and resource version of an object.
-fn read(object: &DynamicObject) -> (String, Object, u64) {
+fn identity(object: &Object) -> (String, i64) {
+    (object.uid.clone(), object.generation)
+}
+
+/// Namespace and name.
+fn name(object: &DynamicObject) -> String {
     let metadata = &object.metadata;
-    let (namespace, name) = (
+    format!(
+        "{}/{}",
         metadata.namespace.as_deref().unwrap_or_default(),
-        metadata.name.as_deref().unwrap_or_default(),
-    );
-    let text = json!({
+        metadata.name.as_deref().unwrap_or_default()
+    )
+}
+
+/// What the catalog reads.
+fn read(object: &DynamicObject) -> Object {
+    let metadata = &object.metadata;
+    let json = json!({
         "apiVersion": "crd.varmor.org/v1beta1",
         "kind": "ArmorProfile",
-        "metadata": {"name": name, "namespace": namespace},
+        "metadata": {"name": metadata.name, "namespace": metadata.namespace},
         "spec": object.data.get("spec"),
     });
-    let text = Object {
+    Object {
         uid: metadata.uid.clone().unwrap_or_default(),
         generation: metadata.generation.unwrap_or_default(),
-        json: text.to_string().into_bytes().into(),
-    };
-    let version = metadata.resource_version.as_deref().unwrap_or_default();
-    // Kubernetes promises that these are numbers which grow (KEP-5504).
-    (
-        format!("{namespace}/{name}"),
-        text,
-        version.parse().unwrap_or_default(),
-    )
+        json: json.to_string().into_bytes().into(),
+    }
 }
 
 #[cfg(test)]
@@ -240,7 +276,7 @@ mod tests {
     fn object(number: u64) -> DynamicObject {
         serde_json::from_value(json!({
             "apiVersion": "crd.varmor.org/v1beta1", "kind": "ArmorProfile", "spec": {}, "status": {"number": number},
-            "metadata": {"name": "p", "namespace": "n", "uid": "u", "resourceVersion": number.to_string()},
+            "metadata": {"name": "p", "namespace": "n", "uid": "u", "generation": 1, "resourceVersion": number.to_string()},
         }))
         .unwrap()
     }
@@ -248,6 +284,7 @@ mod tests {
     fn changed(number: u64) -> DynamicObject {
         let mut object = object(number);
         object.data["spec"] = json!({"number": number});
+        object.metadata.generation = i64::try_from(number).ok();
         object
     }
 
@@ -292,6 +329,55 @@ mod tests {
         assert_eq!(timeout(STATUS_LATER, rescans.recv()).await, Ok(Some(())));
         assert_eq!(listing.borrow().synced, 2);
         following.abort();
+    }
+
+    fn shown(listing: &watch::Receiver<Listing>) -> String {
+        let listing = listing.borrow();
+        let objects = listing.objects.iter().flat_map(|objects| objects.iter());
+        objects.fold(String::new(), |text, (name, object)| {
+            text + &format!(
+                "{name}={} {}",
+                object.generation,
+                String::from_utf8_lossy(&object.json)
+            )
+        })
+    }
+
+    #[test]
+    fn listing_is_what_the_events_say_and_stays_for_those_that_hold_it() {
+        let (sender, listing) = watch::channel(Listing::default());
+        let mut pending = Pending::default();
+        let mut after = |events: Vec<Event<DynamicObject>>| {
+            for event in events {
+                pending.take(event);
+            }
+            pending.publish(&sender)
+        };
+        assert!(!after(vec![Event::Init, Event::InitApply(object(1))]));
+        assert!(
+            listing.borrow().objects.is_none(),
+            "half a list is none: what is missing in it would be taken away"
+        );
+        assert!(after(vec![Event::InitDone]));
+        let held = listing.borrow().clone();
+        assert!(after(vec![Event::Apply(changed(3))]));
+        assert!(
+            shown(&listing).contains("n/p=3") && shown(&listing).contains("\"number\":3"),
+            "{}",
+            shown(&listing)
+        );
+        assert_eq!(held.objects.unwrap()["n/p"].generation, 1);
+        let mut same = changed(3);
+        same.metadata.resource_version = Some("4".to_owned());
+        assert!(!after(vec![Event::Apply(same)]), "a status alone");
+        assert!(after(vec![Event::Delete(changed(5))]));
+        assert_eq!((shown(&listing), listing.borrow().synced), (String::new(), 5));
+        // Made anew under the same name.
+        assert!(after(vec![Event::Apply(changed(6))]));
+        assert!(shown(&listing).contains("n/p=6"));
+        // The list after a lost connection takes the place of all.
+        assert!(after(vec![Event::Init, Event::InitDone]));
+        assert_eq!(shown(&listing), "");
     }
 
     #[tokio::test(start_paused = true)]
