@@ -133,8 +133,10 @@ impl Cluster {
         .await
     }
 
-    pub(crate) async fn delete_policies(&self, number: usize) -> Result<()> {
-        self.each(number, |number| async move {
+    /// As they were created: no more than `AHEAD` are on their way out at any time.
+    pub(crate) async fn delete_policies(&self, all: usize, policies: &Policies) -> Result<()> {
+        self.each(all, |number| async move {
+            policies.until_at_most(all - number + AHEAD).await?;
             let api = self.policies(number);
             api.delete(&format!("policy-{number}"), &DeleteParams::default())
                 .await

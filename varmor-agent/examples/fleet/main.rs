@@ -110,7 +110,7 @@ async fn main() -> Result<()> {
 
     say("the end of all policies");
     let start = Instant::now();
-    cluster.delete_policies(options.policies).await?;
+    cluster.delete_policies(options.policies, &policies).await?;
     cluster.until_no_profiles(PATIENCE).await?;
     let result = json!({
         "nodes": options.nodes,

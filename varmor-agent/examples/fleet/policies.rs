@@ -64,6 +64,13 @@ impl Policies {
             .context("the watch of the policies ended")
     }
 
+    /// No more than so many are left.
+    pub(crate) async fn until_at_most(&self, number: usize) -> Result<()> {
+        let mut states = self.states.clone();
+        let are_few = states.wait_for(|states| states.len() <= number).await;
+        are_few.map(drop).context("the watch of the policies ended")
+    }
+
     pub(crate) fn not_ready(&self) -> usize {
         self.states
             .borrow()
