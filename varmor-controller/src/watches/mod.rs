@@ -24,8 +24,9 @@ use crate::object::{PolicyKey, Profile};
 use crate::workload::{self, WorkloadObject};
 use crate::world::Needs;
 
-/// Objects in one answer of the API server.
-const PAGE: u32 = 500;
+/// Objects in one answer of the API server. An answer is in memory as text and as objects, several watches may begin anew at a
+/// time, and a Pod or an `ArmorProfile` takes ten kilobytes of each.
+const PAGE: u32 = 100;
 
 /// Watches everything that is always needed; never ends. `synced` counts the tables that are complete.
 pub async fn run(context: &Context, synced: watch::Sender<u32>) {
