@@ -467,9 +467,10 @@ mod tests {
             name: name.to_owned(),
         };
         let names = |last: Option<&str>| {
-            let jobs: BTreeMap<ProfileKey, ()> = ["a", "c", "e"].map(|name| (key(name), ())).into();
+            let jobs: BTreeMap<ProfileKey, usize> =
+                ["a", "c", "e"].map(|name| (key(name), name.len())).into();
             let last = last.map(key);
-            let turn = in_turn(jobs, last.as_ref()).map(|(key, ())| key.name);
+            let turn = in_turn(jobs, last.as_ref()).map(|(key, _)| key.name);
             turn.collect::<Vec<_>>().concat()
         };
         assert_eq!(names(None), "ace");
