@@ -56,19 +56,18 @@ impl Policies {
     /// At least so many are in force.
     pub(crate) async fn until_ready(&self, number: usize) -> Result<()> {
         let are_ready = |states: &States| states.values().filter(|(_, is_ready)| *is_ready).count() >= number;
-        let mut states = self.states.clone();
-        states
-            .wait_for(are_ready)
-            .await
-            .map(drop)
-            .context("the watch of the policies ended")
+        self.until(are_ready).await
     }
 
     /// No more than so many are left.
     pub(crate) async fn until_at_most(&self, number: usize) -> Result<()> {
+        self.until(|states| states.len() <= number).await
+    }
+
+    async fn until(&self, is_so: impl Fn(&States) -> bool) -> Result<()> {
         let mut states = self.states.clone();
-        let are_few = states.wait_for(|states| states.len() <= number).await;
-        are_few.map(drop).context("the watch of the policies ended")
+        let found = states.wait_for(is_so).await;
+        found.map(drop).context("the watch of the policies ended")
     }
 
     pub(crate) fn not_ready(&self) -> usize {

@@ -1,6 +1,6 @@
 //! Writes statuses: what differs, in batches, the readiness of policies first and what can wait last.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt as _, stream};
@@ -210,7 +210,7 @@ fn plan(context: &Context, past: &Past, now: Instant) -> Plan {
             });
         }
     }
-    let mut last = BTreeMap::new();
+    let mut last = Vec::new();
     for profile in world
         .profiles()
         .filter(|profile| profile.owner.is_some() && !is_waiting(&profile.uid))
@@ -228,7 +228,7 @@ fn plan(context: &Context, past: &Past, now: Instant) -> Plan {
         if is_news {
             then.push(job);
         } else {
-            last.insert(profile.key.clone(), job);
+            last.push((profile.key.clone(), job));
         }
     }
     let share = news::share(census.desired, window(census.desired));
@@ -236,7 +236,7 @@ fn plan(context: &Context, past: &Past, now: Instant) -> Plan {
     first.extend(then);
     first.truncate(AT_ONCE);
     let mut told = None;
-    for (key, job) in in_turn(last, past.told.as_ref()).take(share) {
+    for (key, job) in in_turn(last, past.told.as_ref()).into_iter().take(share) {
         if first.len() == AT_ONCE {
             is_more = true;
             break;
@@ -251,19 +251,11 @@ fn plan(context: &Context, past: &Past, now: Instant) -> Plan {
     }
 }
 
-/// From behind the last one on, and around.
-fn in_turn<T>(
-    mut jobs: BTreeMap<ProfileKey, T>,
-    last: Option<&ProfileKey>,
-) -> impl Iterator<Item = (ProfileKey, T)> {
-    let behind = last.map(|last| {
-        let mut behind = jobs.split_off(last);
-        if let Some((key, job)) = behind.remove_entry(last) {
-            jobs.insert(key, job);
-        }
-        behind
-    });
-    behind.into_iter().flatten().chain(jobs)
+/// From behind the last one on, and around. They come in the order of their keys, as the profiles of the table do.
+fn in_turn<T>(mut jobs: Vec<(ProfileKey, T)>, last: Option<&ProfileKey>) -> Vec<(ProfileKey, T)> {
+    let behind = jobs.partition_point(|(key, _)| Some(key) <= last);
+    jobs.rotate_left(behind);
+    jobs
 }
 
 async fn write(context: &Context, job: &Job) -> Result<(), kube::Error> {
@@ -467,10 +459,9 @@ mod tests {
             name: name.to_owned(),
         };
         let names = |last: Option<&str>| {
-            let jobs: BTreeMap<ProfileKey, usize> =
-                ["a", "c", "e"].map(|name| (key(name), name.len())).into();
+            let jobs = ["a", "c", "e"].map(|name| (key(name), ())).into();
             let last = last.map(key);
-            let turn = in_turn(jobs, last.as_ref()).map(|(key, _)| key.name);
+            let turn = in_turn(jobs, last.as_ref()).into_iter().map(|(key, ())| key.name);
             turn.collect::<Vec<_>>().concat()
         };
         assert_eq!(names(None), "ace");
