@@ -29,3 +29,7 @@ pub use https::TlsWatch;
 
 /// The name under which the controller writes.
 pub const MANAGER: &str = "varmor-controller";
+
+/// Objects in one answer of the API server. An answer is in memory as text and as objects, several watches may begin anew at a
+/// time, and a Pod or an `ArmorProfile` takes ten kilobytes of each.
+const PAGE: u32 = 100;

@@ -26,7 +26,7 @@ const WITH_PODS: usize = 20;
 /// Requests at the same time.
 const AT_ONCE: usize = 16;
 /// Policies that wait for nodes at the same time.
-const AHEAD: usize = 100;
+pub(crate) const AHEAD: usize = 100;
 
 #[derive(Clone)]
 pub(crate) struct Cluster {

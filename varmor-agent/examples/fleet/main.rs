@@ -117,6 +117,7 @@ async fn main() -> Result<()> {
         "policies": options.policies,
         "pods": pods,
         "connect": joined,
+        "ahead": cluster::AHEAD,
         "createSeconds": created,
         "apply": applied,
         "changeSeconds": change.as_secs_f64(),

@@ -20,10 +20,9 @@ use tokio::time::sleep;
 use varmor_common::policy::{ArmorProfile, VarmorClusterPolicy, VarmorPolicy};
 
 use super::configuration::{MUTATING, VALIDATING};
+use crate::PAGE;
 use crate::certificate::{authority_secret, pair_secret};
 
-/// Objects per page.
-const PAGE: u32 = 500;
 /// What has been away for so long does not come back.
 const QUIET: Duration = Duration::from_secs(6);
 

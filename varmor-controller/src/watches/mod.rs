@@ -18,15 +18,12 @@ use tokio::sync::watch;
 
 use self::addresses::{PodTable, ServiceTable, SliceTable};
 use self::objects::{AgentTable, ModelTable, PolicyTable, ProfileTable, WorkloadTable};
+use crate::PAGE;
 use crate::context::Context;
 use crate::egress;
 use crate::object::{PolicyKey, Profile};
 use crate::workload::{self, WorkloadObject};
 use crate::world::Needs;
-
-/// Objects in one answer of the API server. An answer is in memory as text and as objects, several watches may begin anew at a
-/// time, and a Pod or an `ArmorProfile` takes ten kilobytes of each.
-const PAGE: u32 = 100;
 
 /// Watches everything that is always needed; never ends. `synced` counts the tables that are complete.
 pub async fn run(context: &Context, synced: watch::Sender<u32>) {

@@ -13,9 +13,7 @@ use varmor_common::policy::{VarmorClusterPolicy, VarmorPolicy};
 
 use super::table::Key;
 use super::{Known, Policies, Scope};
-
-/// Objects per page of the first list.
-const PAGE: u32 = 500;
+use crate::PAGE;
 
 /// Keeps the table current until it is dropped.
 pub(crate) async fn follow(client: Client, policies: Policies) {
