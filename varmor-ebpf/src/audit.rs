@@ -14,9 +14,8 @@ use varmor_common::abi::{
 };
 
 use crate::{
-    identity,
     kernel::word_or_zero,
-    maps,
+    labels, maps,
     offsets::{
         DENTRY_NAME_LEN, FILE_PATH, MM_EXE_FILE, MNTNS_INUM, NSPROXY_MNT, PATH_DENTRY, PATH_MNT, TASK_COMM,
         TASK_MM, TASK_NSPROXY, TASK_REAL_PARENT, TASK_TGID,
@@ -198,14 +197,14 @@ extern "C" fn profile_of(artefact: u64) -> u64 {
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn current_cgroup() -> u64 {
-    identity::storage::current().map_or(0, |label| label.cgroup)
+    labels::current().map_or(0, |label| label.cgroup)
 }
 
 /// The target groups that the task has entered.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn current_domain() -> u64 {
-    identity::storage::current().map_or(0, |label| u64::from(label.domain))
+    labels::current().map_or(0, |label| u64::from(label.domain))
 }
 
 /// A word of kernel memory, or zero. A function of its own, so that each of many reads has the same place on the stack

@@ -7,6 +7,7 @@
 
 use core::arch::asm;
 
+use aya_ebpf::programs::LsmContext;
 use varmor_common::abi::patch::CAST;
 
 use crate::{
@@ -91,6 +92,21 @@ pub fn address(value: Typed, _holder: Typed, _offset: u32) -> Option<u64> {
 #[inline(always)]
 pub fn address(_value: Typed, holder: Typed, offset: u32) -> Option<u64> {
     crate::kernel::scalar(holder, offset)
+}
+
+/// Hook argument `N`, a pointer that is never NULL, as a plain number.
+#[cfg(feature = "ts")]
+#[inline(always)]
+pub fn argument<const N: usize>(ctx: &LsmContext) -> Option<u64> {
+    let value: Typed = ctx.arg(N);
+    address(value, value, 0)
+}
+
+/// As above, for kernels without a typed current task: reads the argument from memory.
+#[cfg(not(feature = "ts"))]
+#[inline(always)]
+pub fn argument<const N: i32>(ctx: &LsmContext) -> Option<u64> {
+    crate::kernel::raw_argument::<N>(ctx)
 }
 
 /// The word at `address + offset`, which is the field `FIELD` of a structure `kind`, as a plain number.

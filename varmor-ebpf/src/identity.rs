@@ -8,7 +8,7 @@ use aya_ebpf::helpers::generated::{
 };
 use varmor_common::abi::{Descriptor, Label, MANAGED_CONTAINER, Managed, SETTING_ADOPT, SLOT_NONE};
 
-use crate::{kernel, maps, offsets};
+use crate::{credentials, kernel, labels, maps, offsets};
 
 /// Deepest cgroup level at which a managed cgroup is found from a task in one of its descendants.
 const ANCESTOR_LEVELS: i32 = 12;
@@ -95,7 +95,7 @@ fn in_domain(label: Label, artefact: u32, profile: &'static Descriptor) -> Who {
 /// Notes the target groups that the exec in progress will enter.
 #[inline(always)]
 pub fn add_pending(groups: u32) {
-    if let Some(label) = storage::current_mut() {
+    if let Some(label) = labels::current_mut() {
         // SAFETY: the label of the current task, which alone writes it.
         unsafe { (*label).pending |= groups };
     }
@@ -104,7 +104,7 @@ pub fn add_pending(groups: u32) {
 /// Forgets what an exec that failed has noted.
 #[inline(always)]
 pub fn clear_pending() {
-    if let Some(label) = storage::current_mut() {
+    if let Some(label) = labels::current_mut() {
         // SAFETY: as above.
         unsafe { (*label).pending = 0 };
     }
@@ -113,7 +113,7 @@ pub fn clear_pending() {
 /// Notes what the task's mount(2) binds; 0 for any other mount.
 #[inline(always)]
 pub fn note_bind(source: u64, flags: u32) {
-    if let Some(label) = storage::current_mut() {
+    if let Some(label) = labels::current_mut() {
         // SAFETY: as above.
         unsafe {
             (*label).bind_source = source;
@@ -125,7 +125,7 @@ pub fn note_bind(source: u64, flags: u32) {
 /// The exec cannot fail any more: the task enters the noted groups for good.
 #[inline(always)]
 pub fn enter_pending() {
-    if let Some(label) = storage::current_mut() {
+    if let Some(label) = labels::current_mut() {
         // SAFETY: as above.
         unsafe {
             (*label).domain |= (*label).pending;
@@ -137,7 +137,7 @@ pub fn enter_pending() {
 /// The current task's label; a task that was already running when its container became managed takes it here.
 #[inline(always)]
 pub fn current_label() -> Option<Label> {
-    if let Some(label) = storage::current() {
+    if let Some(label) = labels::current() {
         return Some(label);
     }
     match maps::SETTINGS.get(SETTING_ADOPT) {
@@ -166,9 +166,9 @@ fn adopt_current() -> Option<Label> {
         ..Label::default()
     };
     if let Some(credential) = kernel::probe::<u64>(task + u64::from(offsets::TASK_REAL_CRED.load())) {
-        remember_credential(credential);
+        credentials::insert(credential);
     }
-    storage::set_current(label);
+    labels::set_current(label);
     Some(label)
 }
 
@@ -246,161 +246,4 @@ fn ancestor(cgroup: u64, level: i32) -> u64 {
 fn lookup(cgroup: u64) -> Option<Managed> {
     // SAFETY: entries are replaced, never changed in place (no-prealloc hash), so the copy is whole.
     unsafe { maps::CGROUPS.get(&cgroup) }.copied()
-}
-
-/// Adds a credential to the set that capability rules hold for.
-#[inline(always)]
-pub fn remember_credential(credential: u64) -> bool {
-    maps::CREDENTIALS.insert(&credential, &1u32, 0).is_ok()
-}
-
-/// Where the labels are.
-#[cfg(feature = "ts")]
-pub mod storage {
-    use aya_ebpf::{
-        helpers::generated::{bpf_get_current_task_btf, bpf_task_storage_get},
-        macros::btf_map,
-    };
-
-    use core::ffi::c_void;
-
-    use aya_ebpf::bindings::task_struct;
-    use varmor_common::abi::patch;
-
-    use super::Label;
-    use crate::field::pointer;
-
-    const GET: u64 = 0;
-    const CREATE: u64 = 1;
-
-    /// A task storage map; aya has no type for it, so this is the BTF definition by hand: 29 is
-    /// `BPF_MAP_TYPE_TASK_STORAGE`, the flag 1 is `BPF_F_NO_PREALLOC`, which the kernel demands.
-    #[repr(C)]
-    pub struct TaskStorage {
-        r#type: *const [i32; 29],
-        key: *const i32,
-        value: *const Label,
-        max_entries: *const [i32; 0],
-        map_flags: *const [i32; 1],
-    }
-    // SAFETY: the pointers are never followed; they carry types into the BTF.
-    unsafe impl Sync for TaskStorage {}
-
-    #[btf_map]
-    static LABELS: TaskStorage = TaskStorage {
-        r#type: core::ptr::null(),
-        key: core::ptr::null(),
-        value: core::ptr::null(),
-        max_entries: core::ptr::null(),
-        map_flags: core::ptr::null(),
-    };
-
-    #[inline(always)]
-    fn get(task: *mut task_struct, initial: *mut Label, flags: u64) -> *mut Label {
-        // SAFETY: `task` is a BTF task pointer of the verifier; the helper returns NULL or a valid label.
-        unsafe {
-            bpf_task_storage_get(
-                (&raw const LABELS).cast_mut().cast::<c_void>(),
-                task,
-                initial.cast::<c_void>(),
-                flags,
-            )
-            .cast::<Label>()
-        }
-    }
-
-    /// A task without any storage has no label: one load tells that of most tasks of a machine, and the helper, which
-    /// takes a lock on some kernels, is not called.
-    #[inline(always)]
-    pub fn current() -> Option<Label> {
-        // SAFETY: the helper has no precondition, and its result is a BTF pointer; the label belongs to the current task
-        // alone.
-        unsafe {
-            let task = bpf_get_current_task_btf();
-            if pointer::<{ patch::TASK_STORAGE }>(task.cast::<u8>()).is_null() {
-                return None;
-            }
-            get(task, core::ptr::null_mut(), GET).as_ref().copied()
-        }
-    }
-
-    /// The current task's label, to be changed in place.
-    #[inline(always)]
-    pub fn current_mut() -> Option<*mut Label> {
-        // SAFETY: the helper has no precondition.
-        let label = get(unsafe { bpf_get_current_task_btf() }, core::ptr::null_mut(), GET);
-        (!label.is_null()).then_some(label)
-    }
-
-    #[inline(always)]
-    pub fn set_current(label: Label) -> bool {
-        // SAFETY: the helper has no precondition.
-        set(unsafe { bpf_get_current_task_btf() }.cast::<u8>(), label)
-    }
-
-    /// The label of another task, given as a hook argument.
-    #[inline(always)]
-    pub fn of(task: *const u8, _address: u64) -> Option<Label> {
-        // SAFETY: as in `get`.
-        unsafe {
-            get(task.cast_mut().cast(), core::ptr::null_mut(), GET)
-                .as_ref()
-                .copied()
-        }
-    }
-
-    #[inline(always)]
-    pub fn set(task: *const u8, label: Label) -> bool {
-        let mut label = label;
-        let stored = get(task.cast_mut().cast(), &raw mut label, CREATE);
-        if stored.is_null() {
-            return false;
-        }
-        // SAFETY: not NULL; a label that existed before keeps its old value until here.
-        unsafe { *stored = label };
-        true
-    }
-}
-
-/// Where the labels are: kernels without task storage.
-#[cfg(not(feature = "ts"))]
-pub mod storage {
-    use aya_ebpf::{btf_maps::HashMap, helpers::generated::bpf_get_current_task, macros::btf_map};
-
-    use super::Label;
-
-    /// Task address -> label. A full map refuses the fork of a protected task.
-    #[btf_map]
-    pub static LABELS: HashMap<u64, Label, 131_072, 1> = HashMap::new();
-
-    #[inline(always)]
-    pub fn current() -> Option<Label> {
-        // SAFETY: the helper has no precondition.
-        of(core::ptr::null(), unsafe { bpf_get_current_task() })
-    }
-
-    /// The current task's label, to be changed in place.
-    #[inline(always)]
-    pub fn current_mut() -> Option<*mut Label> {
-        // SAFETY: the helper has no precondition.
-        LABELS.get_ptr_mut(&unsafe { bpf_get_current_task() })
-    }
-
-    #[inline(always)]
-    pub fn set_current(label: Label) -> bool {
-        // SAFETY: the helper has no precondition.
-        set_address(unsafe { bpf_get_current_task() }, label)
-    }
-
-    /// The label of another task, given as a hook argument.
-    #[inline(always)]
-    pub fn of(_task: *const u8, address: u64) -> Option<Label> {
-        // SAFETY: entries are replaced, never changed in place (no-prealloc hash), so the copy is whole.
-        unsafe { LABELS.get(&address) }.copied()
-    }
-
-    #[inline(always)]
-    pub fn set_address(address: u64, label: Label) -> bool {
-        LABELS.insert(&address, &label, 0).is_ok()
-    }
 }

@@ -7,13 +7,17 @@
 #![feature(asm_experimental_arch)]
 
 mod alias;
+#[cfg(feature = "ts")]
+mod atomic;
 mod audit;
+mod credentials;
 mod destination;
 mod field;
 mod gate;
 mod hooks;
 mod identity;
 mod kernel;
+mod labels;
 mod maps;
 mod mount;
 mod name;

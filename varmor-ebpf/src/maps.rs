@@ -128,10 +128,6 @@ pub fn point(table: &'static PointTable, key: &PointKey) -> Option<Point> {
     })
 }
 
-/// Credentials that descend from labelled tasks: address -> 1.
-#[btf_map]
-pub static CREDENTIALS: HashMap<u64, u32, 262_144, NO_PREALLOC> = HashMap::new();
-
 /// The enforcer's own maps, programs and links: `abi::own_key` -> 1.
 #[btf_map]
 pub static OWN: HashMap<u64, u32, { MAX_OWN as usize }, NO_PREALLOC> = HashMap::new();

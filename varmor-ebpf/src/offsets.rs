@@ -67,6 +67,7 @@ facts! {
     TASK_START: u32,
     NSPROXY_MNT: u32,
     MM_EXE_FILE: u32,
+    MM_ENV_END: u32,
     VMA_FILE: u32,
     SOCKET_SK: u32,
     SOCK_FAMILY: u32,
@@ -97,6 +98,7 @@ facts! {
     NAMEIDATA_NAME: u32,
     FILENAME_NAME: u32,
     TASK_STORAGE: u32,
+    TASK_CANARY: u32,
     /// `backing_file.user_path`; 0 where a mapped file of an overlay has the user's path itself (before 6.7).
     BACKING_PATH: u32,
     /// `FMODE_BACKING`: the file is what an overlay reads, not what the user opened.

@@ -9,7 +9,7 @@ use aya_ebpf::{
 };
 use varmor_common::abi::{CALL_FOREIGN, CALL_NUMBERS, Calls, MAX_RECORDINGS};
 
-use crate::{identity::storage, kernel::probe, maps::BINDINGS};
+use crate::{kernel::probe, labels, maps::BINDINGS};
 
 const NO_PREALLOC: usize = 1;
 
@@ -20,7 +20,7 @@ static CALLS: HashMap<u32, Calls, { MAX_RECORDINGS as usize }, NO_PREALLOC> = Ha
 /// A task of any kind enters the kernel: the registers that it brought, and the number of the call.
 #[raw_tracepoint(tracepoint = "sys_enter")]
 pub fn sys_enter(ctx: RawTracePointContext) -> i32 {
-    let Some(label) = storage::current() else { return 0 };
+    let Some(label) = labels::current() else { return 0 };
     let Some(binding) = BINDINGS.get(label.binding) else {
         return 0;
     };

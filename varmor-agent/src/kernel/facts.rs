@@ -49,6 +49,7 @@ const WANTED: &[Wanted] = &[
     ),
     ("NSPROXY_MNT", "nsproxy", &["mnt_ns"]),
     ("MM_EXE_FILE", "mm_struct", &["exe_file"]),
+    ("MM_ENV_END", "mm_struct", &["env_end"]),
     ("VMA_FILE", "vm_area_struct", &["vm_file"]),
     ("SOCKET_SK", "socket", &["sk"]),
     ("SOCK_FAMILY", "sock", &["__sk_common.skc_family"]),
@@ -86,6 +87,19 @@ const CAST_TO: [(&str, &str); 4] = [
     ("ID_VFSMOUNT", "vfsmount"),
     ("ID_MNTNS", "mnt_namespace"),
 ];
+
+/// Of `task_struct`: what the kernel's task storage hangs on (5.11), and the number of the stack protector
+/// (`CONFIG_STACKPROTECTOR`).
+const STORAGE: &str = "bpf_storage";
+const CANARY: &str = "stack_canary";
+
+/// Whether labels can be in slots that are found by a task's number and taken by an atomic exchange. Those came with 5.12, as did
+/// the count of runs that were left out.
+#[must_use]
+pub fn has_label_slots(btf: &Btf) -> bool {
+    let has = |structure, field| btf.field(structure, field).is_some();
+    has("task_struct", STORAGE) && has("task_struct", CANARY) && has("bpf_prog_stats", "misses")
+}
 
 /// The array of short names; 7.x wraps it in a union.
 const INLINE_NAME: &[&str] = &["d_iname", "d_shortname.string"];
@@ -135,9 +149,11 @@ impl Facts {
         offsets.push(("HAVE_UNIX_SOCK", unix_sock));
         let ancestors = btf.field("cgroup", "ancestor_ids");
         offsets.push(("CGROUP_ANCESTOR_IDS", ancestors.map_or(0, |field| field.offset)));
-        // Since task storage exists (5.11); the object for older kernels does not ask.
-        let storage = btf.field("task_struct", "bpf_storage");
-        offsets.push(("TASK_STORAGE", storage.map_or(u32::MAX, |field| field.offset)));
+        // Only the object for kernels with label slots asks for these.
+        for (constant, name) in [("TASK_STORAGE", STORAGE), ("TASK_CANARY", CANARY)] {
+            let field = btf.field("task_struct", name);
+            offsets.push((constant, field.map_or(u32::MAX, |field| field.offset)));
+        }
         // From 6.7 the file behind a mapping of an overlay is the layer's, with the path that the user opened beside it.
         let backing = btf.field("backing_file", "user_path");
         offsets.push(("BACKING_PATH", backing.map_or(0, |field| field.offset)));

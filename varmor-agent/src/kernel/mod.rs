@@ -7,6 +7,6 @@ mod hooks;
 mod support;
 
 pub use btf::{Btf, BtfError};
-pub use facts::{FactError, Facts};
+pub use facts::{FactError, Facts, has_label_slots};
 pub use hooks::{HOOKS, Hook, IDENTITY, Presence};
 pub use support::{Feature, Support, probe};

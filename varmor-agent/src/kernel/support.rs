@@ -5,7 +5,7 @@ use std::fs;
 
 use serde::Serialize;
 
-use super::{Btf, Facts, HOOKS, Presence};
+use super::{Btf, Facts, HOOKS, Presence, has_label_slots};
 
 /// The report on the running kernel.
 #[derive(Clone, Debug, Serialize)]
@@ -106,11 +106,10 @@ impl fmt::Display for Support {
 
 /// Hooks that not every kernel has, and what covers for a missing one.
 fn hooks(btf: &Btf) -> Vec<Feature> {
-    let task_storage =
-        btf.has_function("bpf_task_storage_get") || btf.field("task_struct", "bpf_storage").is_some();
+    let label_slots = has_label_slots(btf);
     HOOKS
         .iter()
-        .filter(|hook| hook.presence != Presence::TaskHash || !task_storage)
+        .filter(|hook| hook.presence != Presence::TaskHash || !label_slots)
         .map(|hook| {
             let available = btf.has_function(&format!("bpf_lsm_{}", hook.name));
             let detail = match (available, hook.presence) {

@@ -36,4 +36,5 @@ fields! {
     MNTNS_SEQ = 19,
     MNTNS_INUM = 20,
     TASK_STORAGE = 21,
+    TASK_CANARY = 22,
 }

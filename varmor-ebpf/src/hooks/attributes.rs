@@ -12,8 +12,8 @@ use super::{file::open_file, subject_or_return};
 use crate::{
     alias::{everywhere, root_mount},
     audit::What,
+    credentials,
     kernel::{probe, raw_argument},
-    maps,
     offsets::{
         IATTR_VALID, SETATTR_DENTRY, SETATTR_OWNER, TASK_CRED, TASK_FLAGS, TASK_REAL_CRED, XATTR_DENTRY,
     },
@@ -149,6 +149,5 @@ fn is_internal() -> bool {
         return false;
     }
     let flags = probe::<u32>(task + u64::from(TASK_FLAGS.load())).unwrap_or(PF_IO_WORKER);
-    // SAFETY: only the presence of the entry counts.
-    flags & PF_IO_WORKER == 0 && unsafe { maps::CREDENTIALS.get(&credential) }.is_none()
+    flags & PF_IO_WORKER == 0 && !credentials::contains(credential)
 }

@@ -1,9 +1,20 @@
 //! Execution: every pass of exec, and every executable mapping of a file.
 
-use aya_ebpf::{helpers::generated::bpf_get_current_task, macros::lsm, programs::LsmContext};
+#[cfg(not(feature = "ts"))]
+use aya_ebpf::helpers::generated::bpf_get_current_task;
+#[cfg(feature = "ts")]
+use aya_ebpf::helpers::generated::bpf_get_current_task_btf;
+use aya_ebpf::{macros::lsm, programs::LsmContext};
+#[cfg(feature = "ts")]
+use varmor_common::abi::PROFILE_COMPLAIN;
 use varmor_common::abi::{EVENT_EXEC, FAULT_READ, PERM_EXEC, PERM_READ, STATE_GLOBS, operation, patch};
 
 use super::subject_or_return;
+#[cfg(feature = "ts")]
+use crate::{
+    kernel::{u32_at, u64_at},
+    offsets::{MM_ENV_END, MM_EXE_FILE, TASK_MM},
+};
 use crate::{
     audit::What,
     field,
@@ -112,7 +123,27 @@ pub fn mmap_file(ctx: LsmContext) -> i32 {
     if mapped_file.is_null() {
         return ALLOW;
     }
+    // In complain mode a recording wants to know of both. Target groups are entered between the two.
+    #[cfg(feature = "ts")]
+    if subject.profile.flags & PROFILE_COMPLAIN == 0 && subject.profile.targets == 0 && is_starting(mapped_file) {
+        return ALLOW;
+    }
     mapped(&subject, WHAT, mapped_file, PERM_EXEC)
+}
+
+/// Whether the kernel is mapping the program that this task executes, which `bprm_check_security` has judged a moment ago.
+/// The new memory belongs to that file, and where its environment ends is not yet known: that is written when everything
+/// is mapped (`create_elf_tables` in fs/binfmt_elf.c), before the program's first instruction.
+#[cfg(feature = "ts")]
+#[inline(always)]
+fn is_starting(file: Typed) -> bool {
+    // SAFETY: the helper has no precondition and gives a BTF pointer; the fault handler of the loads covers a task without
+    // memory of its own.
+    unsafe {
+        let task = bpf_get_current_task_btf().cast::<u8>().cast_const();
+        let memory = pointer(task, TASK_MM.load());
+        pointer(memory, MM_EXE_FILE.load()) == file && u64_at(memory, MM_ENV_END.load()) == 0
+    }
 }
 
 /// Memory that becomes executable later.
@@ -165,13 +196,23 @@ fn backed(subject: &Subject, what: What, path: u64) -> i32 {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn exec_request() -> u32 {
+    if is_traced() { PERM_EXEC | PERM_READ } else { PERM_EXEC }
+}
+
+#[cfg(feature = "ts")]
+#[inline(always)]
+fn is_traced() -> bool {
+    // SAFETY: the helper has no precondition and gives a BTF pointer.
+    unsafe { u32_at(bpf_get_current_task_btf().cast::<u8>(), TASK_PTRACE.load()) != 0 }
+}
+
+/// What cannot be read counts as traced.
+#[cfg(not(feature = "ts"))]
+#[inline(always)]
+fn is_traced() -> bool {
     // SAFETY: the helper has no precondition.
     let task = unsafe { bpf_get_current_task() };
-    match probe::<u32>(task + u64::from(TASK_PTRACE.load())) {
-        Some(0) => PERM_EXEC,
-        // What cannot be read counts as traced.
-        _ => PERM_EXEC | PERM_READ,
-    }
+    probe::<u32>(task + u64::from(TASK_PTRACE.load())) != Some(0)
 }
 
 #[inline(always)]

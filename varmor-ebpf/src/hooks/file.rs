@@ -10,11 +10,11 @@ use super::{device, guard, subject_or_return};
 use crate::{
     audit::What,
     field::{address, half, pointer},
-    identity::Subject,
+    identity::{self, Subject, Who},
     kernel::{Typed, is_zero, probe, probe_or_zero, raw_argument, scalar},
     offsets::{DENTRY_INODE, FILE_PATH, INODE_MODE, PATH_DENTRY, PATH_MNT},
     path::walk,
-    verdict::{ALLOW, DENY, file, file_within},
+    verdict::{ALLOW, DENY, file, file_within, lost},
 };
 
 const FMODE_READ: u32 = 1;
@@ -31,7 +31,9 @@ const S_IFDIR: u64 = 0o040_000;
 #[lsm(hook = "file_open")]
 pub fn file_open(ctx: LsmContext) -> i32 {
     const WHAT: What = What::new(EVENT_FILE, operation::OPEN);
-    let subject = subject_or_return!(WHAT);
+    let Some(label) = identity::current_label() else {
+        return ALLOW;
+    };
     let opened: Typed = ctx.arg(0);
     // SAFETY: `opened` is the hook's argument.
     let (mode, flags) = unsafe {
@@ -43,6 +45,11 @@ pub fn file_open(ctx: LsmContext) -> i32 {
     if mode & FMODE_NOACCOUNT != 0 || flags & FMODE_EXEC != 0 {
         return ALLOW;
     }
+    let subject = match identity::subject(label) {
+        Who::Free => return ALLOW,
+        Who::Subject(subject) => subject,
+        Who::Lost(fault) => return lost(WHAT, fault),
+    };
     let mut request = 0;
     if mode & FMODE_READ != 0 {
         request |= PERM_READ;

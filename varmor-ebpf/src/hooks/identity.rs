@@ -4,10 +4,13 @@ use aya_ebpf::{macros::lsm, programs::LsmContext};
 use varmor_common::abi::{COUNTER_FAULTS, FAULT_LABEL, Label, MANAGED_CONTAINER, MANAGED_GATE};
 
 use crate::{
+    credentials,
+    field::argument,
     gate,
-    identity::{self, managed_cgroup, remember_credential, storage},
-    kernel::{self, probe, raw_argument},
-    maps::{self, count},
+    identity::{self, managed_cgroup},
+    kernel::{self, probe},
+    labels,
+    maps::count,
     offsets::{BPRM_CRED, TASK_REAL_CRED},
 };
 
@@ -21,11 +24,7 @@ pub fn task_alloc(ctx: LsmContext) -> i32 {
     let Some(label) = identity::current_label() else {
         return 0;
     };
-    #[cfg(feature = "ts")]
-    let stored = storage::set(ctx.arg(0), label);
-    #[cfg(not(feature = "ts"))]
-    let stored = raw_argument::<0>(&ctx).is_some_and(|child| storage::set_address(child, label));
-    if stored {
+    if labels::set_child(&ctx, label) {
         0
     } else {
         count(COUNTER_FAULTS + FAULT_LABEL);
@@ -37,8 +36,8 @@ pub fn task_alloc(ctx: LsmContext) -> i32 {
 #[cfg(not(feature = "ts"))]
 #[lsm(hook = "task_free")]
 pub fn task_free(ctx: LsmContext) -> i32 {
-    if let Some(task) = raw_argument::<0>(&ctx) {
-        let _ = storage::LABELS.remove(&task);
+    if let Some(task) = argument::<0>(&ctx) {
+        labels::remove(task);
     }
     0
 }
@@ -72,7 +71,7 @@ pub fn bprm_creds_for_exec(ctx: LsmContext) -> i32 {
     let Some(credential) = kernel::scalar(bprm, BPRM_CRED.load()) else {
         return TRY_AGAIN;
     };
-    if remember_credential(credential) && storage::set_current(label) {
+    if credentials::insert(credential) && labels::set_current(label) {
         0
     } else {
         count(COUNTER_FAULTS + FAULT_LABEL);
@@ -101,12 +100,8 @@ pub fn cred_transfer(ctx: LsmContext) -> i32 {
 
 #[lsm(hook = "cred_free")]
 pub fn cred_free(ctx: LsmContext) -> i32 {
-    // Most credentials are not in the set, and a look costs less than a removal, which locks.
-    if let Some(credential) = raw_argument::<0>(&ctx)
-        // SAFETY: only the presence of the entry counts.
-        && unsafe { maps::CREDENTIALS.get(&credential) }.is_some()
-    {
-        let _ = maps::CREDENTIALS.remove(&credential);
+    if let Some(credential) = argument::<0>(&ctx) {
+        credentials::remove(credential);
     }
     0
 }
@@ -118,15 +113,35 @@ fn inherit(ctx: &LsmContext) -> i32 {
     if identity::current_label().is_none() {
         return 0;
     }
-    let (Some(new), Some(old)) = (raw_argument::<0>(ctx), raw_argument::<1>(ctx)) else {
+    let Some(new) = argument::<0>(ctx) else {
         return TRY_AGAIN;
     };
-    if !belongs_to_protected(old) || remember_credential(new) {
+    if !descends_from_protected(ctx) || credentials::insert(new) {
         0
     } else {
         count(COUNTER_FAULTS + FAULT_LABEL);
         TRY_AGAIN
     }
+}
+
+/// As [`belongs_to_protected`], for the credential that a new one is made from.
+#[cfg(feature = "ts")]
+#[inline(always)]
+fn descends_from_protected(ctx: &LsmContext) -> bool {
+    let old: kernel::Typed = ctx.arg(1);
+    // SAFETY: the helper has no precondition and gives a BTF pointer.
+    let own = unsafe {
+        let task = aya_ebpf::helpers::generated::bpf_get_current_task_btf();
+        kernel::pointer(task.cast::<u8>(), TASK_REAL_CRED.load())
+    };
+    // One that cannot be told counts as one of a protected task.
+    own == old || argument::<1>(ctx).is_none_or(credentials::contains)
+}
+
+#[cfg(not(feature = "ts"))]
+#[inline(always)]
+fn descends_from_protected(ctx: &LsmContext) -> bool {
+    argument::<1>(ctx).is_none_or(belongs_to_protected)
 }
 
 /// Whether a credential is the current (protected) task's own or descends from a protected task.
@@ -137,6 +152,5 @@ pub fn belongs_to_protected(credential: u64) -> bool {
     if probe::<u64>(task + u64::from(TASK_REAL_CRED.load())) == Some(credential) {
         return true;
     }
-    // SAFETY: only the presence of the entry counts.
-    unsafe { maps::CREDENTIALS.get(&credential) }.is_some()
+    credentials::contains(credential)
 }

@@ -9,8 +9,9 @@ use varmor_common::abi::{
 use super::guard;
 use crate::{
     audit::What,
-    identity::{self, Subject, Who, storage},
+    identity::{self, Subject, Who},
     kernel::{probe, raw_argument},
+    labels,
     offsets::{FILE_PATH, MM_EXE_FILE, PATH_DENTRY, PATH_MNT, TASK_MM, TASK_TGID},
     path::{masks_of, pack},
     verdict::{self, ALLOW, DENY, lost, point},
@@ -44,7 +45,7 @@ pub fn ptrace_access_check(ctx: LsmContext) -> i32 {
     if guard::is_agent(address) {
         return guard::refuse(operation::PTRACE, OWN_PROCESS, guard::agent());
     }
-    let child = storage::of(ctx.arg(0), address).unwrap_or(UNLABELLED);
+    let child = labels::of(ctx.arg(0), address).unwrap_or(UNLABELLED);
     let outside = child.cgroup != tracer.cgroup;
     let mut request = 0;
     let mut reverse = 0;
@@ -114,7 +115,7 @@ pub fn ptrace_traceme(ctx: LsmContext) -> i32 {
     let Some(address) = raw_argument::<0>(&ctx) else {
         return DENY;
     };
-    let parent = storage::of(ctx.arg(0), address).unwrap_or(UNLABELLED);
+    let parent = labels::of(ctx.arg(0), address).unwrap_or(UNLABELLED);
     let outside = parent.cgroup != label.cgroup;
     if judge(label, WHAT, PTRACE_TRACEBY, outside, address) != ALLOW {
         return DENY;

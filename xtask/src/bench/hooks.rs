@@ -41,6 +41,9 @@ pub(super) struct Args {
     /// Take `varmor` and `varmor-guest` from this folder instead of building them
     #[arg(long, value_name = "DIR")]
     programs: Option<PathBuf>,
+    /// Also say what each program takes of an operation (kernels from 5.12)
+    #[arg(long)]
+    by_program: bool,
     /// Boot twice and compare every number
     #[arg(long)]
     twice: bool,
@@ -170,6 +173,7 @@ fn plan(args: &Args) -> Result<Plan> {
             .map(operations::Operation::work)
             .collect(),
         count_hooks: true,
+        by_program: args.by_program,
         salt: 0,
         clock: Clock::Instructions,
     })

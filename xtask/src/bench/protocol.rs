@@ -17,6 +17,9 @@ pub(crate) struct Plan {
     pub(crate) operations: Vec<Work>,
     /// Also tell which hooks each operation passes, and how often.
     pub(crate) count_hooks: bool,
+    /// Also what each program of the product takes of an operation.
+    #[serde(default)]
+    pub(crate) by_program: bool,
     /// Moves the measuring process in memory and in time: what a boot happens to look like is in every number of it, and is
     /// different with another salt.
     #[serde(default)]
@@ -73,6 +76,14 @@ pub(crate) struct Work {
     pub(crate) amount: u32,
 }
 
+/// What the kernel counted of a program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Runs {
+    pub(crate) runs: u64,
+    /// With some 50 for each run that the kernel's own clock takes.
+    pub(crate) instructions: u64,
+}
+
 /// One line of the guest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -89,6 +100,12 @@ pub(crate) enum Line {
     Hooks {
         operation: String,
         passes: BTreeMap<String, u64>,
+    },
+    /// What a thousand operations cost in each program of the product.
+    Programs {
+        system: String,
+        operation: String,
+        programs: BTreeMap<String, Runs>,
     },
     /// How a system was brought about, for the report.
     Note { system: String, text: String },

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{
     operations,
-    protocol::Line,
+    protocol::{Line, Runs},
     systems::{EMPTY, NOTHING, UNCONCERNED, UNPROTECTED},
     verdict::{self, Verdict},
 };
@@ -30,6 +30,8 @@ pub(super) struct Report {
     samples: BTreeMap<(String, String), Sample>,
     /// Per operation: how often a thousand of it pass each hook.
     passes: BTreeMap<String, BTreeMap<String, u64>>,
+    /// By operation and system: what a thousand operations cost in each program.
+    programs: BTreeMap<(String, String), BTreeMap<String, Runs>>,
     notes: BTreeMap<String, String>,
     problems: Vec<String>,
 }
@@ -73,6 +75,7 @@ impl Report {
             systems: Vec::new(),
             samples: BTreeMap::new(),
             passes: BTreeMap::new(),
+            programs: BTreeMap::new(),
             notes: BTreeMap::new(),
             problems: Vec::new(),
         }
@@ -108,6 +111,13 @@ impl Report {
             }
             Line::Hooks { operation, passes } => {
                 self.passes.insert(operation, passes);
+            }
+            Line::Programs {
+                system,
+                operation,
+                programs,
+            } => {
+                self.programs.insert((operation, system), programs);
             }
             Line::Note { system, text } => {
                 self.notes.insert(system, text);
@@ -244,6 +254,18 @@ impl Report {
                 }
             }
         }
+        for ((operation, system), programs) in &self.programs {
+            for (hook, Runs { runs, instructions }) in programs {
+                let (runs, each) = (per_thousand(*runs), per_thousand(*instructions));
+                line(
+                    &mut text,
+                    format_args!(
+                        "{:<5} {operation:<16} {system:<16} {hook:<24} {runs:>6.1} runs {each:>8.1}",
+                        self.kernel_name()
+                    ),
+                );
+            }
+        }
         text
     }
 
@@ -366,6 +388,11 @@ impl Report {
         }
         text
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn per_thousand(count: u64) -> f64 {
+    count as f64 / 1000.0
 }
 
 fn line(text: &mut String, content: std::fmt::Arguments<'_>) {

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use aya::maps::{HashMap, Map, MapData};
+use aya::maps::{Array, HashMap, Map, MapData};
 use aya::programs::Lsm;
 use aya::programs::links::FdLink;
 use varmor_common::abi::Label;
@@ -103,6 +103,9 @@ pub(super) fn detach(object: &Object, pins: &Pins, groups: HookGroups) -> Result
     // task would be taken for a protected one. What is alive is found again by `real_cred` and by adoption.
     if groups.0 & HookGroups::CAPABILITY.0 == 0 {
         clear::<u32>(pins, "CREDENTIALS")?;
+        if !object.has_label_hash() {
+            clear_slots(pins, "CREDENTIAL_SLOTS")?;
+        }
     }
     if groups.0 & IDENTITY.0 == 0 && object.has_label_hash() {
         clear::<Shared<Label>>(pins, "LABELS")?;
@@ -177,6 +180,20 @@ fn clear<V: aya::Pod>(pins: &Pins, name: &str) -> Result<(), EnforcerError> {
     for key in keys {
         // Another end of the entry's life may have been quicker.
         let _ = map.remove(&key);
+    }
+    Ok(())
+}
+
+/// The same for an array; most of it is empty, and to look is quicker than to write.
+fn clear_slots(pins: &Pins, name: &str) -> Result<(), EnforcerError> {
+    const EMPTY: [u64; 4] = [0; 4];
+    let failed = |error: aya::maps::MapError| EnforcerError::kernel(format!("empty map `{name}`"), error);
+    let data = MapData::from_pin(pins.map(name)).map_err(failed)?;
+    let mut map: Array<_, [u64; 4]> = Map::Array(data).try_into().map_err(failed)?;
+    for index in 0..map.len() {
+        if map.get(&index, 0).map_err(failed)? != EMPTY {
+            map.set(index, EMPTY, 0).map_err(failed)?;
+        }
     }
     Ok(())
 }

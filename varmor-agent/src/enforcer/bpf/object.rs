@@ -8,12 +8,12 @@ use varmor_common::compile::bpf::Kernel;
 use super::super::{EnforcerError, Pulse};
 use super::patch;
 use super::pins::Pins;
-use crate::kernel::{Btf, Facts, HOOKS, Hook, Presence, probe};
+use crate::kernel::{Btf, Facts, HOOKS, Hook, Presence, has_label_slots, probe};
 
-/// For kernels with task storage (5.11 and later).
-static TASK_STORAGE: &[u8] = aya::include_bytes_aligned!(concat!(env!("VARMOR_BPF_DIR"), "/varmor-ts.o"));
-/// For 5.10: labels in a hash keyed by the task's address.
-static TASK_HASH: &[u8] = aya::include_bytes_aligned!(concat!(env!("VARMOR_BPF_DIR"), "/varmor-ptr.o"));
+/// For kernels with task storage and atomic exchanges (5.12 and later).
+static LABEL_SLOTS: &[u8] = aya::include_bytes_aligned!(concat!(env!("VARMOR_BPF_DIR"), "/varmor-ts.o"));
+/// For others: labels in a hash keyed by the task's address.
+static LABEL_HASH: &[u8] = aya::include_bytes_aligned!(concat!(env!("VARMOR_BPF_DIR"), "/varmor-ptr.o"));
 
 /// The program that gives labels at exec, and the one that may ask for an ancestor's cgroup.
 const EXEC: &str = "bprm_creds_for_exec";
@@ -23,7 +23,7 @@ const ANCESTOR: &str = "ancestor";
 /// The kernel object for this kernel.
 pub(super) struct Object {
     bytes: &'static [u8],
-    task_storage: bool,
+    label_slots: bool,
     facts: Facts,
     /// Those of [`HOOKS`] that this kernel has. Its types themselves are too large to be kept.
     hooks: Vec<&'static Hook>,
@@ -54,11 +54,11 @@ impl Object {
                 reason: format!("no hook {}", missing.join(", ")),
             });
         }
-        let task_storage = btf.field("task_struct", "bpf_storage").is_some();
-        let bytes = if task_storage { TASK_STORAGE } else { TASK_HASH };
+        let label_slots = has_label_slots(&btf);
+        let bytes = if label_slots { LABEL_SLOTS } else { LABEL_HASH };
         Ok(Self {
             bytes,
-            task_storage,
+            label_slots,
             facts,
             hooks,
             pulse: None,
@@ -71,7 +71,7 @@ impl Object {
 
     /// Labels are in a hash that outlives tasks whose end nobody sees.
     pub(super) fn has_label_hash(&self) -> bool {
-        !self.task_storage
+        !self.label_slots
     }
 
     pub(super) fn bytes(&self) -> &'static [u8] {
@@ -88,7 +88,7 @@ impl Object {
     /// Programs of the object that this kernel has a hook for.
     pub(super) fn hooks(&self) -> impl Iterator<Item = &'static Hook> {
         let hooks = self.hooks.iter().copied();
-        hooks.filter(|hook| hook.presence != Presence::TaskHash || !self.task_storage)
+        hooks.filter(|hook| hook.presence != Presence::TaskHash || !self.label_slots)
     }
 
     /// Makes all maps and pins them under `pins`; programs come when a profile needs them.

@@ -89,6 +89,7 @@ fn measure(args: &Args) -> Result<Counts> {
         systems: systems::all(),
         operations: operations::ALL.iter().map(operations::Operation::work).collect(),
         count_hooks: false,
+        by_program: false,
         salt: 0,
         clock: Clock::Instructions,
     };

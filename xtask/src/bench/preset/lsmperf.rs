@@ -163,6 +163,7 @@ fn boot(settings: &Settings, kernel: Series, lsm: &str, salt: u32, runs: u32, ke
             amount: 0,
         }],
         count_hooks: false,
+        by_program: false,
         salt,
         clock: Clock::Instructions,
     };

@@ -60,6 +60,7 @@ pub(super) fn run(settings: &Settings) -> Result<ExitCode> {
         systems: names.chain([systems::nothing(NOTHING_AGAIN)]).collect(),
         operations: chosen.iter().map(|operation| operation.work()).collect(),
         count_hooks: false,
+        by_program: false,
         salt: 0,
         clock: Clock::Instructions,
     };

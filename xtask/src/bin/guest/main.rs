@@ -15,6 +15,7 @@ mod limits;
 mod line;
 mod model;
 mod node;
+mod pinned;
 mod proxy;
 mod rules;
 mod suites;

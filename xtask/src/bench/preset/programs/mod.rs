@@ -155,6 +155,7 @@ impl Programs {
             systems: systems.chain([systems::nothing(NOTHING_AGAIN)]).collect(),
             operations: suites.iter().flat_map(|suite| suite.work(scale)).collect(),
             count_hooks: false,
+            by_program: false,
             salt,
             clock: Clock::Instructions,
         }

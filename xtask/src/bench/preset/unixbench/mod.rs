@@ -69,6 +69,7 @@ pub(super) fn run(settings: &Settings) -> Result<ExitCode> {
             systems,
             operations: tests::ALL.iter().map(|test| test.work(settings.scale)).collect(),
             count_hooks: false,
+            by_program: false,
             salt,
             clock: Clock::Instructions,
         };

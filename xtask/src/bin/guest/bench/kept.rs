@@ -43,6 +43,15 @@ pub(super) fn restore(pid: u32) -> Result<()> {
     copy_all(Path::new(KEPT_STATE), &state)
 }
 
+/// Pins of the kept programs.
+pub(super) fn programs() -> Result<Vec<PathBuf>> {
+    let mut pins = Vec::new();
+    for build in entries(Path::new(KEPT_PINS))? {
+        pins.extend(entries(&build.join("programs"))?);
+    }
+    Ok(pins)
+}
+
 /// Removes what is kept: nothing of the product is in the kernel after that.
 pub(super) fn forget() -> Result<()> {
     if Path::new(KEPT_PINS).exists() {

@@ -16,6 +16,7 @@ mod programs;
 mod protocol;
 mod raw;
 mod run;
+mod spent;
 mod stage;
 mod systems;
 mod ubench;

@@ -2,12 +2,13 @@
 #![expect(unsafe_code, reason = "raw system calls; every block says what it relies on")]
 
 use std::{
-    ffi::CStr,
+    ffi::{CStr, CString},
     io,
     os::{
         fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
-        unix::process::CommandExt,
+        unix::{ffi::OsStrExt, process::CommandExt},
     },
+    path::Path,
     process::Command,
     ptr,
 };
@@ -227,6 +228,33 @@ pub(super) fn attach(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
         libc::syscall(
             libc::SYS_bpf,
             RAW_TRACEPOINT_OPEN,
+            &raw const attributes,
+            size_of::<Attributes>(),
+        )
+    };
+    owned(result)
+}
+
+/// Opens a program that is pinned.
+pub(super) fn pinned(path: &Path) -> io::Result<OwnedFd> {
+    const OBJ_GET: libc::c_long = 7;
+    #[repr(C)]
+    struct Attributes {
+        path: u64,
+        descriptor: u32,
+        flags: u32,
+    }
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let attributes = Attributes {
+        path: path.as_ptr() as u64,
+        descriptor: 0,
+        flags: 0,
+    };
+    // SAFETY: the attributes, and the string they point to, live until the call returns.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            OBJ_GET,
             &raw const attributes,
             size_of::<Attributes>(),
         )

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use super::{
     attached, kept, plan, programs,
     protocol::{Clock, Line, Plan, Setup, Work},
-    say, stage,
+    say, spent, stage,
     systems::{self, Active},
 };
 
@@ -54,6 +54,9 @@ pub(super) fn run() -> Result<()> {
             }
             if plan.count_hooks {
                 count(&active, &plan.operations)?;
+            }
+            if plan.by_program && matches!(system.setup, Setup::Under { .. }) {
+                spent::tell(&system.name, &active, &plan.operations)?;
             }
             active.end()?;
             attached::wait_for(before)

@@ -6,6 +6,7 @@ mod enforcer;
 mod events;
 mod hammer;
 mod hooks;
+mod labels;
 mod policies;
 mod reader;
 mod scale;
@@ -47,6 +48,7 @@ type Part = fn(&Args, &mut Claims) -> Result<()>;
 
 const PARTS: &[(&str, Part)] = &[
     ("hooks", hooks::run),
+    ("labels", labels::run),
     ("versions", versions::run),
     ("events", events::run),
     ("scale", scale::run),
@@ -80,6 +82,14 @@ impl Claims {
             "suite": self.suite, "case": case, "outcome": verdict, "detail": detail,
             "ms": self.since.elapsed().as_millis(),
         });
+        println!("{line}");
+        self.since = Instant::now();
+    }
+
+    /// What cannot be asked here.
+    pub(crate) fn skip(&mut self, case: &str, reason: &str) {
+        let line =
+            serde_json::json!({ "suite": self.suite, "case": case, "outcome": "skipped", "detail": reason });
         println!("{line}");
         self.since = Instant::now();
     }
