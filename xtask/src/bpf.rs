@@ -22,8 +22,8 @@ const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
 const DEBIAN_CARGO: &str = "/usr/bin/cargo";
 const TARGET: &str = "bpfel-unknown-none";
 
-/// One source, two objects: kernels from 5.11 have task storage, 5.10 does not, and a map type that the kernel
-/// does not know makes the whole object unloadable.
+/// One source, two objects: kernels from 5.12 on have task storage and atomic exchanges, 5.10 has neither, and a map type or an
+/// instruction that the kernel does not know makes the whole object unloadable.
 const FLAVOURS: [(&str, &[&str]); 2] = [("ts", &["--features", "ts"]), ("ptr", &[])];
 
 /// A compiler that can make the object: it needs `core` as source, which is not shipped compiled for BPF.

@@ -21,7 +21,7 @@ pub enum Presence {
     Required,
     /// The kernel covers the operation by another hook of the table.
     CoveredBy(&'static str),
-    /// Only in the object for kernels without task storage.
+    /// Only in the object for kernels whose labels are in a hash.
     TaskHash,
 }
 
