@@ -10,11 +10,6 @@ use varmor_common::abi::PROFILE_COMPLAIN;
 use varmor_common::abi::{EVENT_EXEC, FAULT_READ, PERM_EXEC, PERM_READ, STATE_GLOBS, operation, patch};
 
 use super::subject_or_return;
-#[cfg(feature = "ts")]
-use crate::{
-    kernel::{u32_at, u64_at},
-    offsets::{MM_ENV_END, MM_EXE_FILE, TASK_MM},
-};
 use crate::{
     audit::What,
     field,
@@ -28,6 +23,11 @@ use crate::{
     path::{self, COLLECT_CLASSES, MOUNT_FAULT, walk},
     step::may_have,
     verdict::{ALLOW, DENY, file, file_within, lost},
+};
+#[cfg(feature = "ts")]
+use crate::{
+    kernel::{u32_at, u64_at},
+    offsets::{MM_ENV_END, MM_EXE_FILE, TASK_MM},
 };
 
 const PROT_EXEC: u64 = 4;
@@ -125,7 +125,10 @@ pub fn mmap_file(ctx: LsmContext) -> i32 {
     }
     // In complain mode a recording wants to know of both. Target groups are entered between the two.
     #[cfg(feature = "ts")]
-    if subject.profile.flags & PROFILE_COMPLAIN == 0 && subject.profile.targets == 0 && is_starting(mapped_file) {
+    if subject.profile.flags & PROFILE_COMPLAIN == 0
+        && subject.profile.targets == 0
+        && is_starting(mapped_file)
+    {
         return ALLOW;
     }
     mapped(&subject, WHAT, mapped_file, PERM_EXEC)
@@ -196,7 +199,11 @@ fn backed(subject: &Subject, what: What, path: u64) -> i32 {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn exec_request() -> u32 {
-    if is_traced() { PERM_EXEC | PERM_READ } else { PERM_EXEC }
+    if is_traced() {
+        PERM_EXEC | PERM_READ
+    } else {
+        PERM_EXEC
+    }
 }
 
 #[cfg(feature = "ts")]
