@@ -151,7 +151,8 @@ fn plan(args: &Args) -> Result<Plan> {
         }
     }
     let chosen = |name: &str| args.system.is_empty() || args.system.iter().any(|chosen| chosen == name);
-    // The product's programs are loaded once, under the first system that has a neighbour.
+    // The product's programs are loaded once, under the first system that has a neighbour, and counted one by one while they
+    // are kept.
     let loads = args
         .system
         .iter()
@@ -160,7 +161,7 @@ fn plan(args: &Args) -> Result<Plan> {
     systems.retain(|system| {
         system.name == systems::NOTHING
             || chosen(&system.name)
-            || (system.name == systems::UNPROTECTED && loads > 1)
+            || (system.name == systems::UNPROTECTED && (loads > 1 || args.by_program))
     });
     Ok(Plan {
         systems,
