@@ -70,6 +70,7 @@ async fn main() -> Result<()> {
     let mut fleet = Fleet::join(&cluster, &options).await?;
     fleet.until_connected().await?;
     let joined = meter.lap().await?;
+    let peak_joined = meter.peak()?;
     let mut policies = Policies::watch(client);
 
     say("policies");
@@ -78,6 +79,7 @@ async fn main() -> Result<()> {
     let created = meter.seconds();
     policies.until_all_ready(options.policies, 0, PATIENCE).await?;
     let applied = meter.lap().await?;
+    let peak_applied = meter.peak()?;
 
     say("one change");
     let start = Instant::now();
@@ -100,6 +102,7 @@ async fn main() -> Result<()> {
         .until_all_ready(options.policies, 1 + CHANGED.min(options.policies), PATIENCE)
         .await?;
     let back = start.elapsed();
+    let peak_back = meter.peak()?;
     let profiles = cluster.profiles().await?;
     ensure!(
         profiles.len() == options.policies,
@@ -124,6 +127,11 @@ async fn main() -> Result<()> {
         "nodesAway": away,
         "backSeconds": back.as_secs_f64(),
         "deleteSeconds": start.elapsed().as_secs_f64(),
+        "peaksMiB": {
+            "joined": peak_joined,
+            "applied": peak_applied,
+            "back": peak_back,
+        },
         "controller": meter.process()?,
     });
     std::fs::write(&options.output, result.to_string())

@@ -53,12 +53,18 @@ impl Meter {
         }))
     }
 
+    /// The most that the controller's process has taken until now.
+    pub(crate) fn peak(&self) -> Result<f64> {
+        memory(self.process, "VmHWM")
+    }
+
     /// The controller's process since it started.
     pub(crate) fn process(&self) -> Result<Value> {
         Ok(json!({
             "cpuSeconds": cpu_seconds(self.process)?,
             "peakMiB": memory(self.process, "VmHWM")?,
             "MiB": memory(self.process, "VmRSS")?,
+            "filesMiB": memory(self.process, "RssFile")?,
         }))
     }
 }

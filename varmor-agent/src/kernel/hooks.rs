@@ -40,8 +40,6 @@ const ATTRIBUTE: HookGroups = HookGroups::ATTRIBUTE;
 const NAMESPACE: HookGroups = HookGroups::NAMESPACE;
 /// A mount over a protected path concerns file rules too.
 const MOUNT_AND_FILE: HookGroups = MOUNT.union(FILE);
-/// Who traces a program can read it.
-const EXEC_AND_FILE: HookGroups = EXEC.union(FILE);
 /// Devices are opened, made and mounted.
 const FILE_AND_DEVICE: HookGroups = FILE.union(HookGroups::DEVICE);
 const MOUNT_AND_DEVICE: HookGroups = MOUNT.union(HookGroups::DEVICE);
@@ -59,7 +57,7 @@ use Presence::{CoveredBy, Required, TaskHash};
 pub const HOOKS: &[Hook] = &[
     hook("task_alloc", IDENTITY, Required),
     hook("task_free", IDENTITY, TaskHash),
-    hook("bprm_creds_for_exec", IDENTITY, Required),
+    hook("bprm_check_security", IDENTITY, Required),
     hook("cred_prepare", CAPABILITY, Required),
     hook("cred_transfer", CAPABILITY, Required),
     hook("cred_free", CAPABILITY, Required),
@@ -76,7 +74,6 @@ pub const HOOKS: &[Hook] = &[
     hook("path_symlink", FILE, Required),
     hook("path_link", FILE, Required),
     hook("path_rename", FILE_AND_GUARD, Required),
-    hook("bprm_check_security", EXEC_AND_FILE, Required),
     hook("bprm_committing_creds", HookGroups::TARGET, Required),
     hook("mmap_file", EXEC, Required),
     hook("file_mprotect", EXEC, Required),

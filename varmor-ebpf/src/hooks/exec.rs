@@ -7,18 +7,21 @@ use aya_ebpf::helpers::generated::bpf_get_current_task_btf;
 use aya_ebpf::{macros::lsm, programs::LsmContext};
 #[cfg(feature = "ts")]
 use varmor_common::abi::PROFILE_COMPLAIN;
-use varmor_common::abi::{EVENT_EXEC, FAULT_READ, PERM_EXEC, PERM_READ, STATE_GLOBS, operation, patch};
+use varmor_common::abi::{
+    EVENT_EXEC, FAULT_READ, Label, PERM_EXEC, PERM_READ, STATE_GLOBS, operation, patch,
+};
 
-use super::subject_or_return;
+use super::{identity::begin_exec, subject_or_return};
 use crate::{
     audit::What,
     field,
-    identity::{Subject, add_pending},
-    kernel::{Typed, pointer, probe, raw_argument, scalar},
-    name::{hash_long, keep},
+    identity::{self, Subject, Who, add_pending},
+    kernel::{Typed, mask, pointer, probe, raw_argument, scalar, u64_at},
+    labels,
+    name::{INLINE_NAME, hash_long, keep},
     offsets::{
-        BACKING_MODE, BACKING_PATH, BPRM_FILE, BPRM_FILENAME, FILE_PATH, PATH_DENTRY, PATH_MNT, TASK_PTRACE,
-        VMA_FILE,
+        BACKING_MODE, BACKING_PATH, BPRM_EXEC, BPRM_FILE, BPRM_FILENAME, BPRM_INTERP, BPRM_VMA, FILE_PATH,
+        PATH_DENTRY, PATH_MNT, TASK_PTRACE, VMA_END, VMA_FILE,
     },
     path::{self, COLLECT_CLASSES, MOUNT_FAULT, walk},
     step::may_have,
@@ -26,7 +29,7 @@ use crate::{
 };
 #[cfg(feature = "ts")]
 use crate::{
-    kernel::{u32_at, u64_at},
+    kernel::u32_at,
     offsets::{MM_ENV_END, MM_EXE_FILE, TASK_MM},
 };
 
@@ -39,7 +42,15 @@ const MAX_FILENAME: u64 = 255;
 #[lsm(hook = "bprm_check_security")]
 pub fn bprm_check_security(ctx: LsmContext) -> i32 {
     const WHAT: What = What::new(EVENT_EXEC, operation::EXEC);
-    let subject = subject_or_return!(WHAT);
+    let label = match entered(ctx.arg(0)) {
+        Ok(label) => label,
+        Err(answer) => return answer,
+    };
+    let subject = match identity::subject(label) {
+        Who::Free => return ALLOW,
+        Who::Subject(subject) => subject,
+        Who::Lost(fault) => return lost(WHAT, fault),
+    };
     // SAFETY: the hook's argument is a `linux_binprm` and has a file on every pass.
     let executed = unsafe { pointer(ctx.arg(0), BPRM_FILE.load()) };
     if subject.profile.targets != 0 {
@@ -64,10 +75,15 @@ pub fn bprm_check_security(ctx: LsmContext) -> i32 {
     }
     // Loaded again: across the walk they would take up stack that its functions need.
     let bprm: Typed = ctx.arg(0);
+    if is_called_by_its_name(bprm) {
+        return ALLOW;
+    }
     // SAFETY: as above.
-    let executed = unsafe { pointer(bprm, BPRM_FILE.load()) };
-    let Some(name) = scalar(bprm, BPRM_FILENAME.load()) else {
-        return DENY;
+    let (executed, name) = unsafe {
+        (
+            pointer(bprm, BPRM_FILE.load()),
+            u64_at(bprm, BPRM_FILENAME.load()),
+        )
     };
     let called = last_component(name);
     if called == 0 {
@@ -97,6 +113,81 @@ pub fn bprm_check_security(ctx: LsmContext) -> i32 {
     );
     // The file itself was judged above; its other name can only be denied.
     file_within(&subject, WHAT, PERM_EXEC, 0, collected, || (dentry, mount))
+}
+
+/// The label of the task that executes a program, or what the hook shall return.
+#[inline(always)]
+fn entered(bprm: Typed) -> Result<Label, i32> {
+    if let Some(label) = identity::current_label() {
+        if label.pending != 0 && is_first_pass(bprm) {
+            // Left by an exec that failed.
+            identity::clear_pending();
+        }
+        return Ok(label);
+    }
+    if !is_first_pass(bprm) {
+        return Err(ALLOW);
+    }
+    match begin_exec(bprm) {
+        0 => labels::current().ok_or(ALLOW),
+        answer => Err(answer),
+    }
+}
+
+/// Whether the kernel asks about the file that was called, and not about the interpreter that it names.
+#[inline(always)]
+fn is_first_pass(bprm: Typed) -> bool {
+    // SAFETY: `bprm` is a hook's argument.
+    unsafe { u64_at(bprm, BPRM_FILENAME.load()) == u64_at(bprm, BPRM_INTERP.load()) }
+}
+
+/// By length: the masks that keep a name in four words.
+static NAMES: [[u64; 4]; INLINE_NAME as usize] = name_masks();
+
+const fn name_masks() -> [[u64; 4]; INLINE_NAME as usize] {
+    let mut masks = [[0; 4]; INLINE_NAME as usize];
+    let mut length = 0;
+    while length < masks.len() {
+        let mut byte = 0;
+        while byte < length {
+            masks[length][byte / 8] |= 0xff << (byte % 8 * 8);
+            byte += 1;
+        }
+        length += 1;
+    }
+    masks
+}
+
+/// Whether the last component of the name by which the program was called is that of the file itself, as for all that is
+/// not called through a link. `false` also if that cannot be told.
+///
+/// The kernel has put the string first on the new stack, below an empty word (`bprm_mm_init` and `copy_string_kernel` in
+/// fs/exec.c): so its length is known without a search for its end.
+#[inline(never)]
+fn is_called_by_its_name(bprm: Typed) -> bool {
+    // SAFETY: `bprm` is a hook's argument with a file, and with the memory of the new program.
+    unsafe {
+        let dentry = field::pointer::<{ patch::FILE_DENTRY }>(pointer(bprm, BPRM_FILE.load()));
+        let length = field::half::<{ patch::DENTRY_NAME_LEN }>(dentry);
+        let top = u64_at(pointer(bprm, BPRM_VMA.load()), VMA_END.load());
+        let called = top.wrapping_sub(u64_at(bprm, BPRM_EXEC.load())).wrapping_sub(9);
+        if length >= INLINE_NAME || called < length || called > MAX_FILENAME {
+            return false;
+        }
+        let start = u64_at(bprm, BPRM_FILENAME.load()) + called - length;
+        let Some([before, words @ ..]) = probe::<[u64; 5]>(start - 8) else {
+            return false;
+        };
+        if called > length && before >> 56 != u64::from(b'/') {
+            return false;
+        }
+        let masks = NAMES.as_ptr().add(mask::<31>(length) as usize).cast::<u64>();
+        let different = (words[0] ^ field::word::<{ patch::DENTRY_NAME_0 }>(dentry)) & *masks
+            | (words[1] ^ field::word::<{ patch::DENTRY_NAME_8 }>(dentry)) & *masks.add(1)
+            | (words[2] ^ field::word::<{ patch::DENTRY_NAME_16 }>(dentry)) & *masks.add(2)
+            | (words[3] ^ field::word::<{ patch::DENTRY_NAME_24 }>(dentry)) & *masks.add(3);
+        different == 0
+    }
 }
 
 /// An executable mapping is an execution: the dynamic loader, `dlopen`, `PT_INTERP`.

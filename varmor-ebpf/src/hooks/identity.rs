@@ -8,7 +8,7 @@ use crate::{
     field::argument,
     gate,
     identity::{self, managed_cgroup},
-    kernel::{self, probe},
+    kernel::{Typed, probe, scalar},
     labels,
     maps::count,
     offsets::{BPRM_CRED, TASK_REAL_CRED},
@@ -42,16 +42,11 @@ pub fn task_free(ctx: LsmContext) -> i32 {
     0
 }
 
-/// An unlabelled task that executes a program in a managed cgroup gets the container's label here, before the
-/// program is judged: the first instruction of the program already runs under the policy.
-#[lsm(hook = "bprm_creds_for_exec")]
-pub fn bprm_creds_for_exec(ctx: LsmContext) -> i32 {
-    if let Some(label) = identity::current_label() {
-        if label.pending != 0 {
-            identity::clear_pending();
-        }
-        return 0;
-    }
+/// What an exec means for the label of its task: one that has none gets the container's in a managed cgroup, before the
+/// program is judged, so that the program's first instruction already runs under the policy. Below a gate it waits. Not 0
+/// is what the hook shall return.
+#[inline(never)]
+pub(super) fn begin_exec(bprm: Typed) -> i32 {
     let Some((cgroup, managed)) = managed_cgroup() else {
         return 0;
     };
@@ -67,8 +62,7 @@ pub fn bprm_creds_for_exec(ctx: LsmContext) -> i32 {
         cgroup,
         ..Label::default()
     };
-    let bprm: kernel::Typed = ctx.arg(0);
-    let Some(credential) = kernel::scalar(bprm, BPRM_CRED.load()) else {
+    let Some(credential) = scalar(bprm, BPRM_CRED.load()) else {
         return TRY_AGAIN;
     };
     if credentials::insert(credential) && labels::set_current(label) {
@@ -128,11 +122,11 @@ fn inherit(ctx: &LsmContext) -> i32 {
 #[cfg(feature = "ts")]
 #[inline(always)]
 fn descends_from_protected(ctx: &LsmContext) -> bool {
-    let old: kernel::Typed = ctx.arg(1);
+    let old: Typed = ctx.arg(1);
     // SAFETY: the helper has no precondition and gives a BTF pointer.
     let own = unsafe {
         let task = aya_ebpf::helpers::generated::bpf_get_current_task_btf();
-        kernel::pointer(task.cast::<u8>(), TASK_REAL_CRED.load())
+        crate::kernel::pointer(task.cast::<u8>(), TASK_REAL_CRED.load())
     };
     // One that cannot be told counts as one of a protected task.
     own == old || argument::<1>(ctx).is_none_or(credentials::contains)

@@ -200,7 +200,7 @@ fn fleet(program: &Path, size: Size, reports: u16, controller: u32, output: &Pat
 
 /// One line for each figure, one column for each size.
 fn table(results: &[Value]) -> String {
-    let figures: [(&str, &[&str]); 18] = [
+    let figures: [(&str, &[&str]); 22] = [
         ("nodes", &["nodes"]),
         ("policies", &["policies"]),
         ("pods", &["pods"]),
@@ -221,6 +221,10 @@ fn table(results: &[Value]) -> String {
         ("all policies deleted, s", &["deleteSeconds"]),
         ("controller's CPU in all, s", &["controller", "cpuSeconds"]),
         ("controller's memory at the end, MiB", &["controller", "MiB"]),
+        ("of that its program and libraries", &["controller", "filesMiB"]),
+        ("peak until all nodes were connected", &["peaksMiB", "joined"]),
+        ("until all policies were Ready", &["peaksMiB", "applied"]),
+        ("until the nodes were back", &["peaksMiB", "back"]),
         ("controller's peak memory, MiB", &["controller", "peakMiB"]),
     ];
     let mut text = format!(

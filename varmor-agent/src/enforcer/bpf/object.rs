@@ -16,7 +16,7 @@ static LABEL_SLOTS: &[u8] = aya::include_bytes_aligned!(concat!(env!("VARMOR_BPF
 static LABEL_HASH: &[u8] = aya::include_bytes_aligned!(concat!(env!("VARMOR_BPF_DIR"), "/varmor-ptr.o"));
 
 /// The program that gives labels at exec, and the one that may ask for an ancestor's cgroup.
-const EXEC: &str = "bprm_creds_for_exec";
+pub(super) const EXEC: &str = "bprm_check_security";
 /// Note in the pins: programs may ask for an ancestor's cgroup.
 const ANCESTOR: &str = "ancestor";
 

@@ -8,7 +8,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
 use super::super::EnforcerError;
-use super::object::{Object, lsm};
+use super::object::{EXEC, Object, lsm};
 use super::record;
 use crate::kernel::Presence;
 
@@ -41,13 +41,10 @@ pub fn statistics() -> Result<Vec<ProgramStatistics>, EnforcerError> {
     let open = |ancestor| object.open_with(VerifierLogLevel::STATS, 1, ancestor, None);
     // Some kernels cannot ask for an ancestor's cgroup, and then no program that does loads.
     let mut ebpf = open(true)?;
-    if lsm(&mut ebpf, "bprm_creds_for_exec")?
-        .load("bprm_creds_for_exec", &types)
-        .is_err()
-    {
+    if lsm(&mut ebpf, EXEC)?.load(EXEC, &types).is_err() {
         ebpf = open(false)?;
     } else {
-        lsm(&mut ebpf, "bprm_creds_for_exec")?
+        lsm(&mut ebpf, EXEC)?
             .unload()
             .map_err(|error| EnforcerError::kernel("unload a program", error))?;
     }

@@ -63,10 +63,6 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    // Nothing may come before this: a benchmark counts what this program does when it starts.
-    if let Some(code) = bench::execl_link() {
-        return code;
-    }
     let outcome = match Command::parse() {
         Command::Agree(args) => agree::command(&args),
         Command::Apparmor(args) => apparmor::command(&args),

@@ -46,7 +46,7 @@ const fn test(operation: &'static str, title: &'static str, rounds: u32, unit: &
 }
 
 const ONE_SHELL: &str = "shell and tools are the guest's busybox";
-const STATIC: &str = "the program is static, so that no loader opens files, and larger than the original's";
+const STATIC: &str = "the program is static, so that no loader opens files, and larger than the original's; no runtime starts in it";
 
 /// A batch is shorter than a tick of the kernel's clock (4,000,000) where a unit is.
 pub(super) const ALL: &[Test] = &[

@@ -25,7 +25,6 @@ use std::{io::Read, path::Path, process::ExitCode};
 
 use anyhow::{Context, Result};
 use protocol::{FOLDER, Line, PLAN, Plan};
-pub(crate) use ubench::execl_link;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -3,6 +3,7 @@
 use std::{
     ffi::CString,
     fs::File,
+    os::unix::process::CommandExt,
     process::{Command, Stdio},
 };
 
@@ -31,6 +32,18 @@ pub(super) fn attempts() -> Vec<Attempt> {
         attack("run a shell that is a link to busybox", || {
             run(Command::new("/links/sh").args(["-c", "true"]))
         }),
+        attack("run a shell whose name ends like that of its file", || {
+            run(Command::new("/links/short/sh").args(["-c", "true"]))
+        }),
+        attack("run it by its bare name", || {
+            run(in_this_folder("sh").args(["-c", "true"]))
+        }),
+        benign("run its file by its own name", || {
+            run(Command::new("/links/short/h").arg0("true"))
+        }),
+        benign("run its file by its bare name", || {
+            run(in_this_folder("h").arg0("true"))
+        }),
         benign("run another program", || {
             run(Command::new("/prog/other").arg("--version"))
         }),
@@ -47,6 +60,14 @@ pub(super) fn attempts() -> Vec<Attempt> {
             run(&mut Command::new("/links/true"))
         }),
     ]
+}
+
+/// A program whose name has no folder in front when the kernel is asked for it.
+fn in_this_folder(name: &str) -> Command {
+    let mut command = Command::new(name);
+    // An empty place among those where programs are looked for is the folder where one is.
+    command.env("PATH", "").current_dir("/links/short");
+    command
 }
 
 pub(super) fn run(command: &mut Command) -> Result<(), Failure> {

@@ -45,6 +45,7 @@ pub(super) fn prepare() -> Result<()> {
         "/readonly/sub",
         "/prog",
         "/links",
+        "/links/short",
         "/links/covered",
         "/links/twice",
         "/open",
@@ -95,12 +96,14 @@ pub(super) fn prepare() -> Result<()> {
         ("/proc/self/exe", "/prog/tool"),
         ("/proc/self/exe", "/prog/other"),
         ("/bin/busybox", "/links/busybox"),
+        ("/bin/busybox", "/links/short/h"),
     ] {
         fs::copy(source, program).with_context(|| format!("copy {source} to {program}"))?;
         fs::set_permissions(program, fs::Permissions::from_mode(0o755))?;
     }
     symlink("busybox", "/links/sh")?;
     symlink("busybox", "/links/true")?;
+    symlink("h", "/links/short/sh")?;
     // As the kubelet mounts single files (`subPath`).
     for (place, times) in [
         ("/links/covered/sh", 1),

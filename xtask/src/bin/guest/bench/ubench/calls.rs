@@ -4,7 +4,7 @@ use std::{
     ffi::OsStr,
     io::{self, Read, Write},
     os::unix::process::CommandExt,
-    process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
 use anyhow::{Context as _, Result};
@@ -135,8 +135,8 @@ fn link(left: u32) -> Command {
     command
 }
 
-/// What this program does under that name, before it reads its command line.
-pub(crate) fn execl_link() -> Option<ExitCode> {
+/// What this program does under that name, before anything else; the exit code.
+pub(super) fn execl_link() -> Option<i32> {
     let mut words = std::env::args_os();
     if words.next()? != OsStr::new(EXECL) {
         return None;
@@ -145,7 +145,7 @@ pub(crate) fn execl_link() -> Option<ExitCode> {
     if left > 1 {
         let error = link(left - 1).exec();
         eprintln!("become {GUEST}: {error}");
-        return Some(ExitCode::FAILURE);
+        return Some(1);
     }
-    Some(ExitCode::SUCCESS)
+    Some(0)
 }

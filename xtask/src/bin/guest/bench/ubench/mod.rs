@@ -4,11 +4,11 @@
 mod calls;
 mod copies;
 mod dhrystone;
+mod early;
 mod shell;
 mod whetstone;
 
 pub(super) use calls::echo;
-pub(crate) use calls::execl_link;
 
 use anyhow::{Result, bail};
 
