@@ -10,9 +10,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use varmor_common::policy::{
     ArmorProfile, ArmorProfileModel, ArmorProfileSpec, ArmorProfileStatus, Diagnostic, EgressPeer,
-    PolicySpec, PolicyStatus, VarmorClusterPolicy, VarmorPolicy, load,
+    PolicyMode, PolicySpec, PolicyStatus, Target, VarmorClusterPolicy, VarmorPolicy, load,
 };
 use varmor_common::profile::egress_peers;
+
+use crate::policy::needs_model;
 
 pub const API_VERSION: &str = "crd.varmor.org/v1beta1";
 pub const VARMOR_POLICY: &str = "VarmorPolicy";
@@ -47,9 +49,22 @@ pub struct Policy {
     pub labels: BTreeMap<String, String>,
     /// The `spec` as JSON text, word for word but for nulls, which mean the same as absence.
     pub spec: String,
-    /// What it says, or why it cannot be followed.
-    pub read: Result<Wish, String>,
+    /// What of the cluster concerns it, or why it cannot be followed. All that it says is in `spec`: thousands of policies
+    /// are kept, and a few at a time are carried out.
+    pub read: Result<Box<Interest>, String>,
     pub status: PolicyStatus,
+}
+
+/// What has to be known of a policy when something else changes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Interest {
+    pub target: Target,
+    /// The Services and Pods that its rules name.
+    pub peers: Vec<EgressPeer>,
+    /// It records what its workloads do.
+    pub is_modeling: bool,
+    /// Its profile is made from a model.
+    pub needs_model: bool,
 }
 
 /// What a policy says.
@@ -125,7 +140,7 @@ impl Policy {
         let mut spec = object.data.get_mut("spec").map(Value::take).unwrap_or_default();
         without_nulls(&mut spec);
         Some(Self {
-            read: Wish::read(&key, &spec),
+            read: Wish::read(&key, &spec).map(|wish| Box::new(wish.interest())),
             key,
             uid: meta.uid.unwrap_or_default(),
             generation: meta.generation.unwrap_or_default(),
@@ -153,6 +168,16 @@ impl Wish {
                 spec: spec.clone(),
             }),
             _ => Err(told(&errors)),
+        }
+    }
+
+    fn interest(self) -> Interest {
+        let rules = &self.spec.policy;
+        Interest {
+            is_modeling: rules.mode == PolicyMode::BehaviorModeling,
+            needs_model: needs_model(rules),
+            target: self.spec.target,
+            peers: self.peers,
         }
     }
 }

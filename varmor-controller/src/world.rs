@@ -14,7 +14,6 @@ use varmor_common::profile::profile_name;
 use crate::egress::{self, Addresses, Change};
 use crate::names::{Claim, Names, NoName};
 use crate::object::{CLUSTER_POLICY, Policy, PolicyKey, Profile, ProfileKey, VARMOR_POLICY};
-use crate::policy;
 use crate::workload::{self, Workload, WorkloadKey, Workloads};
 
 /// What is known.
@@ -131,11 +130,11 @@ impl World {
             return Vec::new();
         }
         let is_meant = |policy: &&Policy| {
-            let Ok(wish) = &policy.read else { return true };
+            let Ok(interest) = &policy.read else { return true };
             let namespace = policy.key.namespace.as_deref();
             versions
                 .iter()
-                .any(|one| workload::is_for(namespace, &wish.spec.target, key, &one.labels))
+                .any(|one| workload::is_for(namespace, &interest.target, key, &one.labels))
         };
         self.policies
             .values()
@@ -149,7 +148,7 @@ impl World {
     pub fn concerned(&self, change: &Change) -> Vec<PolicyKey> {
         let is_concerned = |key: &&PolicyKey| {
             self.policies.get(*key).is_some_and(|policy| match &policy.read {
-                Ok(wish) => wish.peers.iter().any(|peer| egress::concerns(change, peer)),
+                Ok(interest) => interest.peers.iter().any(|peer| egress::concerns(change, peer)),
                 Err(_) => true,
             })
         };
@@ -161,10 +160,7 @@ impl World {
     pub fn asks_for_model(&self, key: &ProfileKey) -> Vec<PolicyKey> {
         let is_meant = |policy: &&Policy| {
             self.names.of(&policy.key) == Some(&key.name)
-                && policy
-                    .read
-                    .as_ref()
-                    .is_ok_and(|wish| policy::needs_model(&wish.spec.policy))
+                && policy.read.as_ref().is_ok_and(|interest| interest.needs_model)
         };
         self.policies
             .values()
@@ -178,9 +174,9 @@ impl World {
         let mut needs = Needs::default();
         for policy in self.with_peers.iter().filter_map(|key| self.policies.get(key)) {
             match &policy.read {
-                Ok(wish) => {
-                    needs.pods |= wish.peers.iter().any(|peer| peer.pods.is_some());
-                    needs.services |= wish.peers.iter().any(|peer| peer.pods.is_none());
+                Ok(interest) => {
+                    needs.pods |= interest.peers.iter().any(|peer| peer.pods.is_some());
+                    needs.services |= interest.peers.iter().any(|peer| peer.pods.is_none());
                 }
                 // What it says cannot be read, what it said is still in force.
                 Err(_) => {
@@ -329,7 +325,7 @@ impl World {
         self.by_first_name.entry(first).or_default().insert(key.clone());
         // A policy that cannot be read keeps what it had.
         let has_peers = match &policy.read {
-            Ok(wish) => !wish.peers.is_empty(),
+            Ok(interest) => !interest.peers.is_empty(),
             Err(_) => self
                 .profiles_of(key)
                 .any(|profile| profile.spec().is_some_and(|spec| !spec.egress.is_empty())),

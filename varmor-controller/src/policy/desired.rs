@@ -155,8 +155,8 @@ mod tests {
     use crate::object::tests as objects;
 
     fn made(policy: &Policy) -> ArmorProfileSpec {
-        let text = serde_json::from_str(&policy.spec).unwrap();
-        let wish = policy.read.clone().unwrap();
+        let text: Value = serde_json::from_str(&policy.spec).unwrap();
+        let wish = Wish::read(&policy.key, &text).unwrap();
         spec(
             &policy.key,
             policy.generation,

@@ -95,14 +95,14 @@ pub(super) fn is_restart_needed(spec: &ArmorProfileSpec) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::tests as objects;
+    use crate::object::{Wish, tests as objects};
     use crate::policy::desired::{Facts, spec};
 
     #[test]
     fn only_what_the_runtime_sets_up_needs_a_restart() {
         for (enforcer, expected) in [("BPF", false), ("AppArmor", true), ("BPFSeccomp", true)] {
             let policy = objects::policy(Some("demo"), "web", "u1", &objects::spec(enforcer));
-            let wish = policy.read.unwrap();
+            let wish = Wish::read(&policy.key, &objects::spec(enforcer)).unwrap();
             let spec = spec(
                 &policy.key,
                 1,

@@ -208,10 +208,10 @@ fn judge(
     known: Option<&Profile>,
     last_good: Option<Source>,
 ) -> (Option<Source>, Option<Problem>) {
-    match &policy.read {
-        Err(message) => (last_good, Some(problem(reasons::INVALID, message.clone()))),
+    let text: Value = serde_json::from_str(&policy.spec).unwrap_or_default();
+    match Wish::read(&policy.key, &text) {
+        Err(message) => (last_good, Some(problem(reasons::INVALID, message))),
         Ok(wish) => {
-            let text: Value = serde_json::from_str(&policy.spec).unwrap_or_default();
             // Admission refuses the same, where it is on. How far a recording is only the API server's answer tells, so that
             // part is left to it.
             let before = known.and_then(Profile::spec).and_then(|spec| spec.policy);
@@ -220,7 +220,7 @@ fn judge(
                 return (last_good, Some(problem(reasons::FORBIDDEN, message)));
             }
             let source = Source {
-                wish: wish.clone(),
+                wish,
                 text,
                 generation: policy.generation,
             };
@@ -318,8 +318,8 @@ mod tests {
     use crate::object::tests as objects;
 
     fn stored(policy: &Policy) -> Profile {
-        let text = serde_json::from_str(&policy.spec).unwrap();
-        let wish = policy.read.clone().unwrap();
+        let text: Value = serde_json::from_str(&policy.spec).unwrap();
+        let wish = Wish::read(&policy.key, &text).unwrap();
         let spec = spec(&policy.key, 1, text, &wish, "varmor-demo-web", Facts::default());
         let object = apply_object(policy, None, "demo", &spec);
         Profile::read(serde_json::from_value(object).unwrap()).unwrap()
@@ -353,7 +353,10 @@ mod tests {
         let bad = objects::policy(Some("demo"), "web", "u1", &objects::spec("PBF"));
         let (source, problem) = judge(&bad, Some(&known), last_good(&bad.key, &known));
         assert_eq!(problem.unwrap().reason, reasons::INVALID);
-        assert_eq!(source.unwrap().wish, old.read.unwrap());
+        assert_eq!(
+            source.unwrap().wish,
+            Wish::read(&old.key, &objects::spec("BPF")).unwrap()
+        );
         let (source, problem) = judge(&bad, None, None);
         assert!(source.is_none() && problem.is_some());
     }

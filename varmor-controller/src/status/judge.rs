@@ -3,8 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use varmor_common::policy::{
-    ArmorProfileModelStatus, ArmorProfileStatus, NodeCondition, Phase, PolicyCondition, PolicyMode,
-    PolicyStatus,
+    ArmorProfileModelStatus, ArmorProfileStatus, NodeCondition, Phase, PolicyCondition, PolicyStatus,
 };
 use varmor_common::report::ProfileState;
 
@@ -224,8 +223,7 @@ fn phase(policy: &Policy, outcome: &Outcome, tally: Option<&Tally>, is_ready: bo
 /// Whether the policy records what its workloads do.
 #[must_use]
 pub fn is_modeling(policy: &Policy) -> bool {
-    let wish = policy.read.as_ref();
-    wish.is_ok_and(|wish| wish.spec.policy.mode == PolicyMode::BehaviorModeling)
+    policy.read.as_ref().is_ok_and(|interest| interest.is_modeling)
 }
 
 /// Whether every node has recorded for the whole time and its model is here. What is complete stays so: a node that
