@@ -79,11 +79,9 @@ pub fn bprm_check_security(ctx: LsmContext) -> i32 {
         return ALLOW;
     }
     // SAFETY: as above.
-    let (executed, name) = unsafe {
-        (
-            pointer(bprm, BPRM_FILE.load()),
-            u64_at(bprm, BPRM_FILENAME.load()),
-        )
+    let executed = unsafe { pointer(bprm, BPRM_FILE.load()) };
+    let Some(name) = scalar(bprm, BPRM_FILENAME.load()) else {
+        return DENY;
     };
     let called = last_component(name);
     if called == 0 {
@@ -137,8 +135,8 @@ fn entered(bprm: Typed) -> Result<Label, i32> {
 /// Whether the kernel asks about the file that was called, and not about the interpreter that it names.
 #[inline(always)]
 fn is_first_pass(bprm: Typed) -> bool {
-    // SAFETY: `bprm` is a hook's argument.
-    unsafe { u64_at(bprm, BPRM_FILENAME.load()) == u64_at(bprm, BPRM_INTERP.load()) }
+    // Read as numbers: newer verifiers take the fields for pointers into memory, which cannot be compared.
+    scalar(bprm, BPRM_FILENAME.load()) == scalar(bprm, BPRM_INTERP.load())
 }
 
 /// By length: the masks that keep a name in four words.
@@ -174,7 +172,10 @@ fn is_called_by_its_name(bprm: Typed) -> bool {
         if length >= INLINE_NAME || called < length || called > MAX_FILENAME {
             return false;
         }
-        let start = u64_at(bprm, BPRM_FILENAME.load()) + called - length;
+        let Some(name) = scalar(bprm, BPRM_FILENAME.load()) else {
+            return false;
+        };
+        let start = name + called - length;
         let Some([before, words @ ..]) = probe::<[u64; 5]>(start - 8) else {
             return false;
         };
