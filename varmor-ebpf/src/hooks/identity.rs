@@ -1,6 +1,6 @@
 //! Labels and credentials: given, inherited, taken away by death.
 
-use aya_ebpf::{macros::lsm, programs::LsmContext};
+use aya_ebpf::{helpers::generated::bpf_get_current_ancestor_cgroup_id, macros::lsm, programs::LsmContext};
 use varmor_common::abi::{COUNTER_FAULTS, FAULT_LABEL, Label, MANAGED_CONTAINER, MANAGED_GATE};
 
 use crate::{
@@ -30,6 +30,13 @@ pub fn task_alloc(ctx: LsmContext) -> i32 {
         count(COUNTER_FAULTS + FAULT_LABEL);
         TRY_AGAIN
     }
+}
+
+/// Never attached. That a kernel loads it says that programs may ask for an ancestor's cgroup.
+#[lsm(hook = "bprm_check_security")]
+pub fn ancestor_cgroup_trial(_ctx: LsmContext) -> i32 {
+    // SAFETY: the helper has no precondition. Its answer is used: it must not be optimised away.
+    i32::from(unsafe { bpf_get_current_ancestor_cgroup_id(1) } == 0)
 }
 
 /// Forgets a dead task.

@@ -15,8 +15,8 @@ static LABEL_SLOTS: &[u8] = aya::include_bytes_aligned!(concat!(env!("VARMOR_BPF
 /// For others: labels in a hash keyed by the task's address.
 static LABEL_HASH: &[u8] = aya::include_bytes_aligned!(concat!(env!("VARMOR_BPF_DIR"), "/varmor-ptr.o"));
 
-/// The program that gives labels at exec, and the one that may ask for an ancestor's cgroup.
-pub(super) const EXEC: &str = "bprm_check_security";
+/// The program that is never attached: only a kernel that lets programs ask for an ancestor's cgroup loads it.
+const ANCESTOR_TRIAL: &str = "ancestor_cgroup_trial";
 /// Note in the pins: programs may ask for an ancestor's cgroup.
 const ANCESTOR: &str = "ancestor";
 
@@ -95,19 +95,13 @@ impl Object {
     pub(super) fn create(&self, pins: &Pins, key: u64) -> Result<(), EnforcerError> {
         let types =
             AyaBtf::from_sys_fs().map_err(|error| EnforcerError::kernel("read kernel types", error))?;
-        // Whether LSM programs may ask for an ancestor's cgroup id is told by no type: try, then do without.
-        let (mut ebpf, ancestor) = match self.try_exec_program(key, &types) {
-            Ok(ebpf) => (ebpf, true),
-            Err(_) => (self.open(key, false, None)?, false),
-        };
+        let (mut ebpf, ancestor) = self.open_for_trial(VerifierLogLevel::default(), key, &types)?;
         tracing::debug!(ancestor, "kernel can tell the cgroup of an ancestor");
         pins.create()
             .map_err(|error| EnforcerError::kernel("create the folder of pins", error))?;
         if ancestor {
             pins.note(ANCESTOR)
                 .map_err(|error| EnforcerError::kernel("note what the kernel can do", error))?;
-            // It is loaded, and every profile needs it.
-            pin(lsm(&mut ebpf, EXEC)?, EXEC, pins)?;
         }
         for (name, map) in ebpf.maps() {
             // `.rodata` and the like are only held by the programs.
@@ -159,12 +153,23 @@ impl Object {
         Ok(())
     }
 
-    fn try_exec_program(&self, key: u64, types: &AyaBtf) -> Result<Ebpf, EnforcerError> {
-        let mut ebpf = self.open(key, true, None)?;
-        lsm(&mut ebpf, EXEC)?
-            .load(EXEC, types)
-            .map_err(|error| refused(EXEC, &error))?;
-        Ok(ebpf)
+    /// The object with new maps, and whether LSM programs may ask for an ancestor's cgroup id. No type tells that: try it
+    /// with a program of two instructions, for the log of a large one that is refused takes the verifier most of a minute.
+    pub(super) fn open_for_trial(
+        &self,
+        log: VerifierLogLevel,
+        key: u64,
+        types: &AyaBtf,
+    ) -> Result<(Ebpf, bool), EnforcerError> {
+        let mut ebpf = self.open_with(log, key, true, None)?;
+        let trial = lsm(&mut ebpf, ANCESTOR_TRIAL)?;
+        if trial.load("bprm_check_security", types).is_err() {
+            return Ok((self.open_with(log, key, false, None)?, false));
+        }
+        trial
+            .unload()
+            .map_err(|error| EnforcerError::kernel("unload a program", error))?;
+        Ok((ebpf, true))
     }
 
     /// The object with its facts; with the pinned maps if there are any, else with new ones.

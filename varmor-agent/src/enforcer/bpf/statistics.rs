@@ -8,7 +8,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
 use super::super::EnforcerError;
-use super::object::{EXEC, Object, lsm};
+use super::object::{Object, lsm};
 use super::record;
 use crate::kernel::Presence;
 
@@ -38,16 +38,7 @@ pub struct ProgramStatistics {
 pub fn statistics() -> Result<Vec<ProgramStatistics>, EnforcerError> {
     let object = Object::choose()?;
     let types = AyaBtf::from_sys_fs().map_err(|error| EnforcerError::kernel("read kernel types", error))?;
-    let open = |ancestor| object.open_with(VerifierLogLevel::STATS, 1, ancestor, None);
-    // Some kernels cannot ask for an ancestor's cgroup, and then no program that does loads.
-    let mut ebpf = open(true)?;
-    if lsm(&mut ebpf, EXEC)?.load(EXEC, &types).is_err() {
-        ebpf = open(false)?;
-    } else {
-        lsm(&mut ebpf, EXEC)?
-            .unload()
-            .map_err(|error| EnforcerError::kernel("unload a program", error))?;
-    }
+    let (mut ebpf, _) = object.open_for_trial(VerifierLogLevel::STATS, 1, &types)?;
     let mut all = Vec::new();
     for hook in object.hooks() {
         let program = lsm(&mut ebpf, hook.name)?;
