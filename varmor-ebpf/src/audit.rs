@@ -229,8 +229,14 @@ unsafe fn copy<T>(to: *mut T, from: u64) {
 /// the kernel salts with the parent) and the same parent.
 #[inline(always)]
 fn identity_of(what: u64, site_request: u64, first: u64, second: u64, third: u64, slot: u32) -> u64 {
-    // Where `first` is no address, whatever is read there only makes the hash another one.
-    let name = word_at(first + u64::from(DENTRY_NAME_LEN.load()) - 4);
+    let kind = (what & 0xff) as u32;
+    // Elsewhere `first` is data, which the task may have chosen: no address to read at.
+    let dentry = if kind == EVENT_FILE || kind == EVENT_EXEC {
+        first
+    } else {
+        0
+    };
+    let name = word_at(dentry + u64::from(DENTRY_NAME_LEN.load()) - 4);
     // SAFETY: the helper has no precondition.
     let tgid = unsafe { bpf_get_current_pid_tgid() } >> 32;
     let mut identity = mix(what & 0xffff_ffff, site_request);

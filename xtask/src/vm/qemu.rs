@@ -119,6 +119,13 @@ impl Machine<'_> {
             sink(&bytes);
         }
         let said = fs::read_to_string(&control).unwrap_or_default();
+        if said.lines().any(|line| line.trim() == "warned") {
+            bail!(
+                "the kernel of guest {} warned of a fault of its own while the command ran; the end of its console:\n{}",
+                self.kernel.release,
+                process::tail(&console, 60)
+            );
+        }
         let code = said
             .lines()
             .find_map(|line| line.strip_prefix("exit ")?.trim().parse().ok());

@@ -1,6 +1,6 @@
 #!/bin/sh
 # PID 1 of a guest without containers. Serial ports: 0 the kernel's console, 1 the command's output, 2 what the
-# lab reads (`ready`, `exit CODE`).
+# lab reads (`ready`, `warned`, `exit CODE`).
 export PATH=/bin:/sbin HOME=/root
 mount -t devtmpfs dev /dev
 mount -t proc proc /proc
