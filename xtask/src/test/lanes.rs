@@ -58,9 +58,12 @@ pub(super) fn run(suites: &[Suite], kernels: &[Series], full: bool) -> Counts {
             Err(error) => *counts.entry(*suite).or_default() += Counts::failure(&suite.name(), &error),
         }
     }
-    // The long ones first leave the lanes even at the end: those with the longest limit, then those with the newest
-    // kernel, which verifies the programs longest.
-    waiting.sort_by_key(|job| std::cmp::Reverse((job.guest.timeout, job.guest.kernel)));
+    // The long ones first leave the lanes even at the end: those with the longest limit, then 5.10, which can attach a
+    // program only once and verifies it anew for every policy, then those with the newest kernel, which verifies longest.
+    waiting.sort_by_key(|job| {
+        let Guest { timeout, kernel, .. } = job.guest;
+        std::cmp::Reverse((timeout, kernel == Series::V5_10, kernel))
+    });
     let waiting = Mutex::new(VecDeque::from(waiting));
     let ended = Mutex::new(Vec::new());
     let next = || waiting.lock().ok().and_then(|mut waiting| waiting.pop_front());
