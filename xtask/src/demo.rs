@@ -120,8 +120,6 @@ pub(crate) fn run(series: Series, profile: Profile) -> Result<Demo> {
 /// A guest of the suite `survive`: the demo's container and policy, without the demo's report.
 pub(crate) fn survive_guest(built: &Built, series: Series) -> Result<Guest> {
     let mut guest = agent_guest(built, series, &["survive", "--policies", "/etc/varmor/policies"])?;
-    // Programs come and go all the time; the guest was once seen to stand still.
-    guest.serial = true;
     guest.shares.push(Share::new(
         workspace::root().join("xtask/demo/policy.yaml"),
         "/etc/varmor/policies/demo.yaml",
@@ -185,7 +183,6 @@ pub(crate) fn node_guests(built: &Built, series: Series, full: bool) -> Result<V
     let guest = |parts: &[&str], size: &[&str]| {
         let parts: Vec<&str> = parts.iter().flat_map(|part| ["--only", part]).collect();
         let mut guest = agent_guest(built, series, &[&["node", "run"], size, &parts].concat())?;
-        guest.serial = true;
         guest.timeout = Duration::from_mins(45);
         Ok(guest)
     };
@@ -218,7 +215,6 @@ pub(crate) fn node_guests(built: &Built, series: Series, full: bool) -> Result<V
 pub(crate) fn without_bpf_guest(built: &Built, series: Series) -> Result<Guest> {
     let parts = ["node", "run", "--only", "without-bpf", "--only", "records"];
     let mut guest = agent_guest(built, series, &parts)?;
-    guest.serial = true;
     WITHOUT_BPF.clone_into(&mut guest.lsm);
     Ok(guest)
 }

@@ -62,8 +62,6 @@ impl Node {
         let name = name(number);
         let mut guest = Guest::new(recipe.kernel, ["sh", "/cluster/run.sh"]);
         guest.rootfs = true;
-        // BPF programs are attached while the node runs.
-        guest.serial = true;
         guest.memory = recipe.memory;
         guest.timeout = LIFE;
         if number == 1 {

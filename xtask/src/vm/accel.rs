@@ -10,9 +10,9 @@ use crate::{kernel::Series, process, progress, workspace};
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Accel {
     Kvm,
+    /// The translator; the guest's processors take turns. With a thread for each, one may go on with an old translation of an
+    /// instruction that the kernel patches (a static key, a hook), and then all of them stop at its breakpoint for ever.
     Tcg,
-    /// The translator with a thread per processor.
-    TcgThreads,
     /// The translator with one nanosecond of guest time for each instruction.
     Icount,
 }
@@ -21,7 +21,7 @@ impl Accel {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Kvm => "kvm",
-            Self::Tcg | Self::TcgThreads => "tcg",
+            Self::Tcg => "tcg",
             Self::Icount => "icount",
         }
     }
@@ -33,7 +33,6 @@ impl Accel {
         match self {
             Self::Kvm => ["-accel", "kvm", "-cpu", "host"],
             Self::Tcg => ["-accel", "tcg,thread=single", "-cpu", cpu],
-            Self::TcgThreads => ["-accel", "tcg,thread=multi", "-cpu", cpu],
             // qemu64 has no RDRAND: nothing that differs from boot to boot.
             Self::Icount => ["-accel", "tcg", "-cpu", "qemu64"],
         }

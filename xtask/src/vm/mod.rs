@@ -110,9 +110,6 @@ pub(crate) struct Guest {
     pub(crate) memory: u32,
     pub(crate) icount: bool,
     pub(crate) rootfs: bool,
-    /// Emulated processors take turns. QEMU's threads may go on with an old translation of an instruction that the kernel patches
-    /// (a static key, a hook that a program is attached to), and then all of them stop at its breakpoint for ever.
-    pub(crate) serial: bool,
     pub(crate) lsm: String,
     pub(crate) shares: Vec<Share>,
     pub(crate) timeout: Duration,
@@ -150,7 +147,6 @@ impl Guest {
             memory: 1024,
             icount: false,
             rootfs: false,
-            serial: false,
             lsm: qemu::LSMS.to_owned(),
             shares: Vec::new(),
             timeout: Duration::from_mins(30),
@@ -168,13 +164,7 @@ impl Guest {
         let accel = if self.icount {
             accel::Accel::Icount
         } else {
-            match accel::choose(self.kernel)? {
-                // Containers keep two processors busy, and the kernels before 6.12 do not mind.
-                accel::Accel::Tcg if self.rootfs && !self.serial && self.kernel <= Series::V6_1 => {
-                    accel::Accel::TcgThreads
-                }
-                chosen => chosen,
-            }
+            accel::choose(self.kernel)?
         };
         self.run_with(accel, sink)
     }
