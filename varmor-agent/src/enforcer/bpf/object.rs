@@ -95,7 +95,7 @@ impl Object {
     pub(super) fn create(&self, pins: &Pins, key: u64) -> Result<(), EnforcerError> {
         let types =
             AyaBtf::from_sys_fs().map_err(|error| EnforcerError::kernel("read kernel types", error))?;
-        let (mut ebpf, ancestor) = self.open_for_trial(VerifierLogLevel::default(), key, &types)?;
+        let (ebpf, ancestor) = self.open_for_trial(VerifierLogLevel::default(), key, &types)?;
         tracing::debug!(ancestor, "kernel can tell the cgroup of an ancestor");
         pins.create()
             .map_err(|error| EnforcerError::kernel("create the folder of pins", error))?;
