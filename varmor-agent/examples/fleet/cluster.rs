@@ -149,10 +149,14 @@ impl Cluster {
     pub(crate) async fn profiles(&self) -> Result<BTreeMap<String, i64>> {
         let api: Api<DynamicObject> =
             Api::all_with(self.client.clone(), &ApiResource::erase::<ArmorProfile>(&()));
-        let list = api
-            .list(&ListParams::default())
-            .await
-            .context("list the profiles")?;
+        let mut tries = 0;
+        let list = loop {
+            match api.list(&ListParams::default()).await {
+                // The API server may close a connection just as it is used again.
+                Err(kube::Error::Service(_)) if tries < 3 => tries += 1,
+                list => break list.context("list the profiles")?,
+            }
+        };
         let entry = |object: DynamicObject| {
             let metadata = object.metadata;
             let name = format!(
