@@ -154,7 +154,7 @@ impl Object {
     }
 
     /// The object with new maps, and whether LSM programs may ask for an ancestor's cgroup id. No type tells that: try it
-    /// with a program of two instructions, for the log of a large one that is refused takes the verifier most of a minute.
+    /// with a program of a few instructions, for the log of a large one that is refused takes the verifier most of a minute.
     pub(super) fn open_for_trial(
         &self,
         log: VerifierLogLevel,
@@ -173,12 +173,17 @@ impl Object {
     }
 
     /// The object with its facts; with the pinned maps if there are any, else with new ones.
-    fn open(&self, key: u64, ancestor: bool, pinned: Option<&Pins>) -> Result<Ebpf, EnforcerError> {
+    pub(super) fn open(
+        &self,
+        key: u64,
+        ancestor: bool,
+        pinned: Option<&Pins>,
+    ) -> Result<Ebpf, EnforcerError> {
         self.open_with(VerifierLogLevel::default(), key, ancestor, pinned)
     }
 
     /// As [`Self::open`], with the verifier's log; the programs are not yet verified.
-    pub(super) fn open_with(
+    fn open_with(
         &self,
         log: VerifierLogLevel,
         key: u64,

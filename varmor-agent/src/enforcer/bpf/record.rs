@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 
+use aya::Ebpf;
 use aya::maps::{HashMap, Map, MapData, MapError};
 use aya::programs::RawTracePoint;
-use aya::{Ebpf, VerifierLogLevel};
 use libseccomp::ScmpSyscall;
 use varmor_common::abi::{CALL_FOREIGN, CALL_NUMBERS, Calls};
 
@@ -93,7 +93,7 @@ fn failed(operation: &'static str) -> impl FnOnce(MapError) -> EnforcerError {
 }
 
 fn load(object: &Object, key: u64, pins: &Pins) -> Result<Ebpf, EnforcerError> {
-    let mut ebpf = object.open_with(VerifierLogLevel::default(), key, false, Some(pins))?;
+    let mut ebpf = object.open(key, false, Some(pins))?;
     let program = find(&mut ebpf)?;
     program
         .load()

@@ -3,7 +3,7 @@ stty -F /dev/ttyS1 raw -echo
 stty -F /dev/ttyS2 raw -echo
 # A bad page (32), an oops (128), a warning (512).
 tainted() { echo $(($(cat /proc/sys/kernel/tainted) & 672)); }
-tainted=$(tainted)
+before=$(tainted)
 echo ready > /dev/ttyS2
 cd /
 setsid sh /vm/command < /dev/null > /dev/ttyS1 2>&1
@@ -13,7 +13,7 @@ if [ -d /vm/out ] && stty -F /dev/ttyS3 raw -echo 2> /dev/null; then
     # tar itself refuses to write to a terminal.
     tar -C /vm/out -cf - . | cat > /dev/ttyS3
 fi
-if [ "$(tainted)" != "$tainted" ]; then
+if [ "$(tainted)" != "$before" ]; then
     dmesg | grep -A 50 'cut here\|BUG:\|Oops' > /dev/ttyS0
     echo warned > /dev/ttyS2
 fi

@@ -55,7 +55,7 @@ pub(super) fn run() -> Result<()> {
             if plan.count_hooks {
                 count(&active, &plan.operations)?;
             }
-            if plan.by_program && uses_product(&system.setup) {
+            if plan.by_program && matches!(system.setup, Setup::Under { .. } | Setup::Beside { .. }) {
                 spent::tell(&system.name, &active, &plan.operations)?;
             }
             active.end()?;
