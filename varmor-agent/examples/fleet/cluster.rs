@@ -70,7 +70,9 @@ impl Cluster {
     pub(crate) async fn agent(&self, node: &str) -> Result<String> {
         let pods = self.api("", "v1", "Pod", "pods", Some(SYSTEM));
         let name = format!("agent-{node}");
-        let known = pods.get_opt(&name).await.context("look for an agent's pod")?;
+        let known = asked(async || pods.get_opt(&name).await)
+            .await
+            .context("look for an agent's pod")?;
         let pod = if let Some(pod) = known {
             pod
         } else {
@@ -85,10 +87,14 @@ impl Cluster {
             serde_json::from_value(json!({"spec": {"audiences": [TOKEN_AUDIENCE], "boundObjectRef": bound}}))
                 .context("a request for a token")?;
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), SYSTEM);
-        let made = accounts
-            .create_token_request(ACCOUNT, &PostParams::default(), &request)
-            .await
-            .context("ask for a token")?;
+        let parameters = PostParams::default();
+        let made = asked(async || {
+            accounts
+                .create_token_request(ACCOUNT, &parameters, &request)
+                .await
+        })
+        .await
+        .context("ask for a token")?;
         Ok(made.status.context("the answer has no token")?.token)
     }
 
@@ -96,7 +102,9 @@ impl Cluster {
     pub(crate) async fn authority(&self) -> Result<Vec<u8>> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), SYSTEM);
         let name = format!("varmor-webhook-svc.{SYSTEM}.varmor-tls-ca");
-        let secret = secrets.get(&name).await.context("the controller's authority")?;
+        let secret = asked(async || secrets.get(&name).await)
+            .await
+            .context("the controller's authority")?;
         let mut data = secret.data.unwrap_or_default();
         Ok(data
             .remove("rootCA.crt")
@@ -124,8 +132,9 @@ impl Cluster {
         self.each(number, |number| {
             let change = Patch::Merge(change.clone());
             async move {
-                let api = self.policies(number);
-                api.patch(&format!("policy-{number}"), &PatchParams::default(), &change)
+                let (api, name) = (self.policies(number), format!("policy-{number}"));
+                let parameters = PatchParams::default();
+                asked(async || api.patch(&name, &parameters, &change).await)
                     .await
                     .context("change a policy")
             }
@@ -137,10 +146,12 @@ impl Cluster {
     pub(crate) async fn delete_policies(&self, all: usize, policies: &Policies) -> Result<()> {
         self.each(all, |number| async move {
             policies.until_at_most(all - number + AHEAD).await?;
-            let api = self.policies(number);
-            api.delete(&format!("policy-{number}"), &DeleteParams::default())
-                .await
-                .context("delete a policy")
+            let (api, name) = (self.policies(number), format!("policy-{number}"));
+            match asked(async || api.delete(&name, &DeleteParams::default()).await).await {
+                // It was deleted, and the connection closed before the answer came.
+                Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+                other => other.map(drop).context("delete a policy"),
+            }
         })
         .await
     }
@@ -149,14 +160,9 @@ impl Cluster {
     pub(crate) async fn profiles(&self) -> Result<BTreeMap<String, i64>> {
         let api: Api<DynamicObject> =
             Api::all_with(self.client.clone(), &ApiResource::erase::<ArmorProfile>(&()));
-        let mut tries = 0;
-        let list = loop {
-            match api.list(&ListParams::default()).await {
-                // The API server may close a connection just as it is used again.
-                Err(kube::Error::Service(_)) if tries < 3 => tries += 1,
-                list => break list.context("list the profiles")?,
-            }
-        };
+        let list = asked(async || api.list(&ListParams::default()).await)
+            .await
+            .context("list the profiles")?;
         let entry = |object: DynamicObject| {
             let metadata = object.metadata;
             let name = format!(
@@ -213,14 +219,26 @@ impl Cluster {
     }
 }
 
+/// Asks again where no answer came: the API server may close a connection just as it is used again.
+async fn asked<T>(ask: impl AsyncFn() -> kube::Result<T>) -> kube::Result<T> {
+    let mut tries = 0;
+    loop {
+        match ask().await {
+            Err(kube::Error::Service(_)) if tries < 3 => tries += 1,
+            answer => return answer,
+        }
+    }
+}
+
 async fn create(api: &Api<DynamicObject>, object: &Value) -> Result<DynamicObject> {
     let object: DynamicObject = serde_json::from_value(object.clone()).context("an object")?;
     let name = object.metadata.name.clone().unwrap_or_default();
-    match api.create(&PostParams::default(), &object).await {
-        // The client asks again when an API server answers too late.
-        Err(kube::Error::Api(status)) if status.is_already_exists() => {
-            api.get(&name).await.with_context(|| format!("read {name}"))
-        }
+    let parameters = PostParams::default();
+    match asked(async || api.create(&parameters, &object).await).await {
+        // It was made by an answer that came too late.
+        Err(kube::Error::Api(status)) if status.is_already_exists() => asked(async || api.get(&name).await)
+            .await
+            .with_context(|| format!("read {name}")),
         other => other.with_context(|| format!("create {name}")),
     }
 }

@@ -31,6 +31,8 @@ use crate::{
 const MEMORY: f64 = 128.0;
 const START: Duration = Duration::from_mins(2);
 const NAMESPACE: &str = "varmor";
+/// As the chart has it.
+const ENVIRONMENT: [(&str, &str); 1] = [("MALLOC_ARENA_MAX", "1")];
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -123,10 +125,11 @@ fn run(programs: &Programs, size: Size) -> Result<Value> {
     install(&kubectl)?;
     // Those of the control plane that are not there.
     let (reports, metrics) = (ports.controller_manager, ports.scheduler);
-    let mut controller = Service::start(
+    let mut controller = Service::start_with(
         "controller",
         &programs.controller,
         &controller_arguments(reports, metrics),
+        &ENVIRONMENT,
     )?;
     until("the controller's certificate", START, || {
         plane.check()?;

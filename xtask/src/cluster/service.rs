@@ -35,6 +35,16 @@ pub(super) struct Service {
 
 impl Service {
     pub(super) fn start(name: &'static str, program: &Path, arguments: &[String]) -> Result<Self> {
+        Self::start_with(name, program, arguments, &[])
+    }
+
+    /// With these variables in its environment, beside those of this process.
+    pub(super) fn start_with(
+        name: &'static str,
+        program: &Path,
+        arguments: &[String],
+        environment: &[(&str, &str)],
+    ) -> Result<Self> {
         let log = workspace::log_file(&format!("cluster-{name}"));
         workspace::make_dir(log.parent().expect("log files are in a folder"))?;
         let file = File::create(&log).with_context(|| format!("create {}", log.display()))?;
@@ -47,6 +57,7 @@ impl Service {
             .args(["--pdeathsig", "KILL"])
             .arg(program)
             .args(arguments)
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stderr(file.try_clone().context("share the log file")?)
             .stdout(file)
