@@ -62,8 +62,8 @@ pub(crate) struct Kernel {
     /// What `uname -r` says.
     pub(crate) release: String,
     pub(crate) image: PathBuf,
-    /// The folder `lib/modules/RELEASE`.
-    pub(crate) modules: PathBuf,
+    /// The folder `lib/modules/RELEASE`; a kernel of the user's own has none.
+    pub(crate) modules: Option<PathBuf>,
     /// The folder of the cache that belongs to this package version.
     pub(crate) folder: PathBuf,
 }
@@ -82,6 +82,17 @@ impl Kernel {
         progress::timed(&format!("fetch kernel {series}"), || fetch(series, &parent))
     }
 
+    /// A kernel of the user's own, which has what it needs built in.
+    pub(crate) fn own(series: Series, image: &Path) -> Self {
+        Self {
+            series,
+            release: image.display().to_string(),
+            image: image.to_owned(),
+            modules: None,
+            folder: PathBuf::new(),
+        }
+    }
+
     /// A kernel of the cache, if it is there.
     pub(crate) fn cached(series: Series) -> Result<Option<Self>> {
         newest_cached(series, &workspace::cache().join("kernels").join(series.name()))
@@ -89,7 +100,8 @@ impl Kernel {
 
     /// The uncompressed content of a module, by its path below `kernel/` without the ending.
     pub(crate) fn module(&self, name: &str) -> Result<Vec<u8>> {
-        let stem = self.modules.join("kernel").join(name);
+        let modules = self.modules.as_ref().context("this kernel has no modules")?;
+        let stem = modules.join("kernel").join(name);
         for (ending, unpacker) in [("ko", None), ("ko.xz", Some("xz")), ("ko.zst", Some("zstd"))] {
             let file = PathBuf::from(format!("{}.{ending}", stem.display()));
             if !file.exists() {
@@ -141,7 +153,7 @@ impl Kernel {
             series,
             release,
             image,
-            modules,
+            modules: Some(modules),
             folder: folder.to_path_buf(),
         })
     }

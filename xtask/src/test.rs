@@ -19,7 +19,8 @@ use serde::Deserialize;
 use crate::{
     bpf,
     build::{self, Profile},
-    cluster, demo, image,
+    cluster::{self, Cases},
+    demo, image,
     kernel::Series,
     process::{self, Run},
     progress, tools,
@@ -29,8 +30,8 @@ use crate::{
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only these suites [default: all but agent, agree, life, model and rules, which take long, and where there is no KVM
-    /// apiserver and cluster; what is left out is named and counted as skipped]
+    /// Only these suites [default: all but agent, agree, life, model and rules, which take long; where there is no KVM, cluster
+    /// runs its core cases; what is left out is named and counted as skipped]
     #[arg(long)]
     suite: Vec<Suite>,
     /// Only these kernels for the guest suite [default: all]
@@ -116,17 +117,16 @@ impl AddAssign for Counts {
 
 pub(crate) fn command(args: &Args) -> ExitCode {
     let mut total = Counts::default();
+    let mut cases = Cases::All;
     let chosen: BTreeSet<Suite> = if args.suite.is_empty() {
-        let emulated = match vm::is_emulated(Series::V6_1) {
-            Ok(emulated) => emulated,
-            Err(error) => {
-                total += Counts::failure("guests", &error);
-                true
-            }
-        };
+        match vm::is_emulated(Series::V6_1) {
+            Ok(false) => {}
+            Ok(true) => cases = Cases::Core,
+            Err(error) => total += Counts::failure("guests", &error),
+        }
         let (chosen, left_out): (BTreeSet<Suite>, BTreeSet<Suite>) = Suite::value_variants()
             .iter()
-            .partition(|suite| suite.is_for_all(emulated));
+            .partition(|suite| suite.is_for_all());
         for suite in &left_out {
             let name = suite.name();
             println!("skipped: {name}: takes too long for a run of all; cargo xtask test --suite {name}");
@@ -143,7 +143,11 @@ pub(crate) fn command(args: &Args) -> ExitCode {
     for suite in first {
         total += run(suite, || suite.alone(&args.kernel));
     }
-    total += lanes::run(&together, &args.kernel, args.full);
+    let size = lanes::Size {
+        full: args.full,
+        cases,
+    };
+    total += lanes::run(&together, &args.kernel, size);
     for suite in last {
         total += run(suite, || suite.alone(&args.kernel));
     }
@@ -162,8 +166,8 @@ impl Suite {
             .unwrap_or_default()
     }
 
-    /// Whether it is part of a run that names no suites. An emulated Kubernetes takes half an hour, and as long to build.
-    fn is_for_all(self, emulated: bool) -> bool {
+    /// Whether it is part of a run that names no suites.
+    fn is_for_all(self) -> bool {
         match self {
             Self::Unit
             | Self::Matcher
@@ -171,8 +175,9 @@ impl Suite {
             | Self::AppArmor
             | Self::Cost
             | Self::Survive
-            | Self::Demo => true,
-            Self::ApiServer | Self::Cluster => !emulated,
+            | Self::Demo
+            | Self::ApiServer
+            | Self::Cluster => true,
             Self::Agree | Self::Rules | Self::Model | Self::Life | Self::Agent => false,
         }
     }
@@ -189,8 +194,6 @@ impl Suite {
             Self::Rules if kernels.is_empty() => rules(&[Series::V6_1]),
             Self::Rules => rules(kernels),
             Self::Demo => demo_suite(),
-            Self::ApiServer => api_server(),
-            Self::Cluster => cluster_suite(),
             Self::Guest
             | Self::AppArmor
             | Self::Agree
@@ -198,7 +201,9 @@ impl Suite {
             | Self::Cost
             | Self::Life
             | Self::Survive
-            | Self::Agent => bail!("this suite is run beside others"),
+            | Self::Agent
+            | Self::ApiServer
+            | Self::Cluster => bail!("this suite is run beside others"),
         }
     }
 }
@@ -233,13 +238,11 @@ fn matcher() -> Result<Counts> {
     )
 }
 
-/// One test with many steps, which the suite `unit` leaves out.
+/// One test with many steps, which the suite `unit` leaves out; compiled with the tests of that suite.
 fn api_server() -> Result<Counts> {
-    tools::need(tools::PROGRAMS)?;
     let (kubernetes, etcd) = cluster::api_server()?;
-    let run = build::cargo("test-apiserver")
-        .args(["test", "--package", "varmor-controller", "--test", "apiserver"])
-        .args(["--", "--ignored"])
+    let run = build::test("test-apiserver")?
+        .args(["--test", "apiserver", "--", "--ignored"])
         .env("VARMOR_KUBE_BIN", &kubernetes)
         .env("VARMOR_ETCD", &etcd);
     cargo_test("test-apiserver", run)
@@ -394,12 +397,21 @@ fn guest_counts(text: &str, place: &str) -> Counts {
     counts
 }
 
-fn cluster_suite() -> Result<Counts> {
-    let (passed, failed) = cluster::suite()?;
+fn cluster_suite(cases: Cases) -> Result<Counts> {
+    let cluster::Ended {
+        passed,
+        failed,
+        left_out,
+    } = cluster::suite(cases)?;
+    if left_out != 0 {
+        println!(
+            "skipped: {left_out} cases of cluster: they take too long for a run of all; cargo xtask test --suite cluster"
+        );
+    }
     Ok(Counts {
         passed,
         failed,
-        skipped: 0,
+        skipped: left_out,
     })
 }
 

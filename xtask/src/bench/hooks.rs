@@ -144,12 +144,6 @@ fn plan(args: &Args) -> Result<Plan> {
             bail!("no system `{name}`; there are: {}", names.join(", "));
         }
     }
-    for name in &args.operation {
-        if operations::find(name).is_none() {
-            let names: Vec<&str> = operations::ALL.iter().map(|operation| operation.name).collect();
-            bail!("no operation `{name}`; there are: {}", names.join(", "));
-        }
-    }
     let chosen = |name: &str| args.system.is_empty() || args.system.iter().any(|chosen| chosen == name);
     // The product's programs are loaded once, under the first system that has a neighbour, and counted one by one while they
     // are kept.
@@ -165,12 +159,8 @@ fn plan(args: &Args) -> Result<Plan> {
     });
     Ok(Plan {
         systems,
-        operations: operations::ALL
-            .iter()
-            .filter(|operation| {
-                let mut named = args.operation.iter().filter_map(|name| operations::find(name));
-                args.operation.is_empty() || named.any(|named| named.name == operation.name)
-            })
+        operations: operations::chosen(&args.operation)?
+            .into_iter()
             .map(operations::Operation::work)
             .collect(),
         count_hooks: true,

@@ -1,6 +1,7 @@
 //! `bench`: what enforcement costs, in instructions that a guest counts.
 
 mod apparmor;
+mod calibrate;
 mod catalogue;
 mod cluster;
 mod compare;
@@ -11,6 +12,7 @@ mod hooks;
 mod intake;
 mod kept;
 pub(crate) mod load;
+mod lsm;
 mod native;
 mod operations;
 mod page;
@@ -55,6 +57,10 @@ enum Command {
     Doctor,
     /// Fails when an operation costs more than the committed baseline says
     Ci(gate::Args),
+    /// A system against itself: the smallest overhead that so many blocks can see, for each operation
+    Calibrate(calibrate::Args),
+    /// A user's own kernels under a user's own workload, as lsm-perf compares them
+    Lsm(lsm::Args),
     /// The statistics against series whose answer is known
     Selftest(stats::selftest::Args),
 }
@@ -64,6 +70,8 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
         Command::Hooks(args) => hooks::command(args),
         Command::Load(args) => load::command(args),
         Command::Selftest(args) => Ok(stats::selftest::command(args)),
+        Command::Calibrate(args) => calibrate::command(args),
+        Command::Lsm(args) => lsm::command(args),
         Command::Preset(args) => preset::command(args),
         Command::Cluster(args) => cluster::command(args),
         Command::Report(args) => page::command(args),

@@ -15,8 +15,11 @@ use super::{
     hooks::Programs,
     intake::Intake,
     kept::Kept,
+    preset::cells::SEED,
     protocol::{FOLDER, PLAN, Plan},
+    record::Folder,
     report::Report,
+    stats::mirrored,
     systems,
 };
 use crate::{
@@ -136,6 +139,32 @@ impl Room {
         }
         intake.report.check()?;
         intake.end(true)
+    }
+}
+
+impl Room {
+    /// Carries a plan out in blocks: all its systems in a random order, and then in the reverse order.
+    pub(super) fn blocks(
+        &self,
+        mut plan: Plan,
+        blocks: u32,
+        folder: &Folder,
+        title: &str,
+    ) -> Result<Vec<Report>> {
+        let systems = plan.systems.clone();
+        let orders = mirrored(systems.len(), usize::try_from(blocks)?, SEED);
+        let mut reports = Vec::new();
+        for (block, order) in orders.iter().enumerate() {
+            eprintln!("[{title} on this machine: block {} of {blocks}]", block + 1);
+            let (forth, back) = order.split_at(systems.len());
+            let mut half = |order: &[usize], name: &str| {
+                plan.systems = order.iter().map(|system| systems[*system].clone()).collect();
+                self.measure(&plan, &folder.boot(&format!("native-{block}-{name}")))
+            };
+            let forth = half(forth, "forth")?;
+            reports.push(Report::mirrored(&forth, &half(back, "back")?));
+        }
+        Ok(reports)
     }
 }
 

@@ -1,5 +1,7 @@
 //! The measured operations and what they may cost, from the project's targets.
 
+use anyhow::{Result, bail};
+
 use super::protocol::Work;
 use crate::kernel::Series;
 
@@ -64,6 +66,20 @@ pub(super) fn find(name: &str) -> Option<&'static Operation> {
         .find(|(alias, _)| *alias == name)
         .map_or(name, |(_, name)| name);
     ALL.iter().find(|operation| operation.name == name)
+}
+
+/// The operations of these names, or all; a name that does not exist is an error that tells those that do.
+pub(super) fn chosen(names: &[String]) -> Result<Vec<&'static Operation>> {
+    let mut wanted = Vec::new();
+    for name in names {
+        let Some(operation) = find(name) else {
+            let names: Vec<&str> = ALL.iter().map(|operation| operation.name).collect();
+            bail!("no operation `{name}`; there are: {}", names.join(", "));
+        };
+        wanted.push(operation.name);
+    }
+    let is_wanted = |operation: &&Operation| wanted.is_empty() || wanted.contains(&operation.name);
+    Ok(ALL.iter().filter(is_wanted).collect())
 }
 
 /// A batch is shorter than a tick of the kernel's clock (4,000,000), so that most batches hold none.

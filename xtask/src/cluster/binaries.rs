@@ -3,6 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
 };
 
 use anyhow::{Context, Result, bail};
@@ -77,6 +78,9 @@ const fn kubernetes(name: &'static str, package: &'static str) -> Program {
     }
 }
 
+/// Suites that run side by side need the same programs.
+static BUILDING: Mutex<()> = Mutex::new(());
+
 /// The finished programs.
 pub(super) struct Binaries {
     folder: PathBuf,
@@ -112,6 +116,7 @@ pub(super) fn api_server() -> Result<Binaries> {
 }
 
 fn ready_where(is_needed: impl Fn(&str) -> bool) -> Result<Binaries> {
+    let _one = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
     let base = base();
     let binaries = Binaries {
         folder: base.join("bin"),

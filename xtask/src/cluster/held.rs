@@ -20,7 +20,7 @@ pub(crate) fn within<T: Send>(
     options: Options,
     work: impl FnOnce(&Session, &AtomicBool) -> T + Send,
 ) -> Result<(T, bool)> {
-    let parts = lab::prepare()?;
+    let parts = lab::prepare(options)?;
     let kubectl = Kubectl::admin(&parts.binaries);
     let broken = AtomicBool::new(false);
     if let Some(state) = place::running() {

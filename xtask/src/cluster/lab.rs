@@ -36,9 +36,20 @@ pub(crate) struct Options {
     /// Memory of each node in MiB
     #[arg(long, default_value_t = 4096)]
     pub(super) mem: u32,
+    /// What is in the images.
+    #[arg(skip = Profile::Release)]
+    profile: Profile,
 }
 
 impl Options {
+    /// The cluster as it is by default, with what the suites run in guests: nothing is compiled for it alone.
+    pub(super) fn of_suite() -> Self {
+        Self {
+            profile: Profile::Lab,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn kernel_name(self) -> &'static str {
         self.kernel.name()
     }
@@ -50,6 +61,7 @@ impl Default for Options {
             nodes: 1,
             kernel: Series::V6_12,
             mem: 4096,
+            profile: Profile::Release,
         }
     }
 }
@@ -63,7 +75,7 @@ pub(super) struct Parts {
 }
 
 /// Builds and fetches what a cluster needs.
-pub(super) fn prepare() -> Result<Parts> {
+pub(super) fn prepare(options: Options) -> Result<Parts> {
     for group in [
         tools::PROGRAMS,
         tools::GUEST,
@@ -75,7 +87,7 @@ pub(super) fn prepare() -> Result<Parts> {
     let mut progress = Progress::new("parts of the cluster", 4);
     let binaries = progress.step("programs of Kubernetes", binaries::ready)?;
     let etcd = progress.step("etcd", etcd::ready)?;
-    let built = progress.step("programs of varmor", || build::build(Profile::Release))?;
+    let built = progress.step("programs of varmor", || build::build(options.profile))?;
     let guest_program = built.program("varmor-guest");
     let images = progress.step("images", || {
         let demo = place::folder().join("images/demo.tar");

@@ -39,9 +39,10 @@ pub(crate) use self::{
     held::within,
     lab::Options,
     scale::{Size, figures},
+    test::{Cases, Ended, suite},
 };
 use self::{lab::Lab, place::Process};
-use crate::{process, workspace};
+use crate::{process, tools, workspace};
 
 /// How long the processes of a cluster may take to be gone.
 const END: Duration = Duration::from_secs(30);
@@ -80,16 +81,19 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Action::Hold(options) => {
-            let mut lab = Lab::start(*options, lab::prepare()?)?;
+            let mut lab = Lab::start(*options, lab::prepare(*options)?)?;
             lab.hold()?;
             Ok(ExitCode::SUCCESS)
         }
     }
 }
 
-/// Runs every case; how many passed and failed.
-pub(crate) fn suite() -> Result<(u64, u64)> {
-    test::suite()
+/// Installs and fetches what two suites that run side by side must not install or fetch at the same time.
+pub(crate) fn fetch() -> Result<()> {
+    for group in [tools::CLUSTER, tools::CONTAINER_GUEST] {
+        tools::need(group)?;
+    }
+    etcd::ready().map(drop)
 }
 
 /// The folder with kube-apiserver, and etcd; built and fetched first where they are not there yet.
@@ -112,7 +116,7 @@ fn up(options: Options) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     // Here, so that what takes long is seen, and what fails is seen too.
-    lab::prepare()?;
+    lab::prepare(options)?;
     let log = workspace::log_file("cluster");
     let file = File::create(&log).with_context(|| format!("create {}", log.display()))?;
     let own = std::env::current_exe().context("find this program")?;

@@ -29,8 +29,24 @@ pub(super) struct Args {
     options: Options,
 }
 
+/// Which cases are run when none is named.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cases {
+    All,
+    /// What a cluster is used for, of each kind one.
+    Core,
+}
+
+/// How many cases ended how.
+pub(crate) struct Ended {
+    pub(crate) passed: u64,
+    pub(crate) failed: u64,
+    /// Cases that were not to be run.
+    pub(crate) left_out: u64,
+}
+
 /// How a case ended.
-struct Ended {
+struct Ran {
     name: &'static str,
     passed: bool,
     seconds: f64,
@@ -43,7 +59,12 @@ pub(super) fn command(args: &Args) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let (passed, failed) = run(&args.only, args.options)?;
+    let chosen = if args.only.is_empty() {
+        cases::ALL.iter().collect()
+    } else {
+        with_what_they_need(&args.only)?
+    };
+    let Ended { passed, failed, .. } = run(&chosen, args.options)?;
     println!("{passed} passed, {failed} failed");
     Ok(if failed == 0 {
         ExitCode::SUCCESS
@@ -52,25 +73,29 @@ pub(super) fn command(args: &Args) -> Result<ExitCode> {
     })
 }
 
-/// Every case in a cluster as it is by default.
-pub(super) fn suite() -> Result<(u64, u64)> {
-    run(&[], Options::default())
+/// Runs the cases in a cluster as it is by default, with the programs that the other suites run.
+pub(crate) fn suite(cases: Cases) -> Result<Ended> {
+    let is_chosen = |case: &&Case| cases == Cases::All || cases::CORE.contains(&case.name);
+    let chosen: Vec<&Case> = cases::ALL.iter().filter(is_chosen).collect();
+    run(&chosen, Options::of_suite())
 }
 
-/// How many cases passed and failed.
-fn run(only: &[String], options: Options) -> Result<(u64, u64)> {
-    let chosen = choose(only)?;
-    let (results, broken) = within(options, |session, broken| run_cases(&chosen, session, broken))?;
+fn run(chosen: &[&'static Case], options: Options) -> Result<Ended> {
+    let (results, broken) = within(options, |session, broken| run_cases(chosen, session, broken))?;
     write_report(&results)?;
     if broken {
         bail!("a part of the cluster ended; what it said is above");
     }
     let passed = results.iter().filter(|result| result.passed).count() as u64;
-    Ok((passed, results.len() as u64 - passed))
+    Ok(Ended {
+        passed,
+        failed: results.len() as u64 - passed,
+        left_out: (cases::ALL.len() - chosen.len()) as u64,
+    })
 }
 
-/// The cases in their order, with those that the named ones need.
-fn choose(only: &[String]) -> Result<Vec<&'static Case>> {
+/// The named cases in their order, with those that they need.
+fn with_what_they_need(only: &[String]) -> Result<Vec<&'static Case>> {
     if let Some(unknown) = only
         .iter()
         .find(|name| !cases::ALL.iter().any(|case| case.name == **name))
@@ -84,12 +109,12 @@ fn choose(only: &[String]) -> Result<Vec<&'static Case>> {
         wanted.extend(case.and_then(|case| case.needs));
         at += 1;
     }
-    let is_chosen = |case: &&Case| only.is_empty() || wanted.contains(&case.name);
+    let is_chosen = |case: &&Case| wanted.contains(&case.name);
     Ok(cases::ALL.iter().filter(is_chosen).collect())
 }
 
-fn run_cases(chosen: &[&'static Case], session: &Session, broken: &AtomicBool) -> Vec<Ended> {
-    let mut results: Vec<Ended> = Vec::new();
+fn run_cases(chosen: &[&'static Case], session: &Session, broken: &AtomicBool) -> Vec<Ran> {
+    let mut results: Vec<Ran> = Vec::new();
     for (number, case) in chosen.iter().enumerate() {
         if broken.load(Ordering::Relaxed) {
             break;
@@ -99,7 +124,7 @@ fn run_cases(chosen: &[&'static Case], session: &Session, broken: &AtomicBool) -
         let has_failed = |name: &str| results.iter().any(|result| result.name == name && !result.passed);
         if let Some(needed) = case.needs.filter(|name| has_failed(name)) {
             println!("FAILED: {}: it needs the case {needed}, which failed", case.name);
-            results.push(Ended {
+            results.push(Ran {
                 name: case.name,
                 passed: false,
                 seconds: 0.0,
@@ -119,7 +144,7 @@ fn run_cases(chosen: &[&'static Case], session: &Session, broken: &AtomicBool) -
                 session.show_what_is_there();
             }
         }
-        results.push(Ended {
+        results.push(Ran {
             name: case.name,
             passed,
             seconds,
@@ -128,7 +153,7 @@ fn run_cases(chosen: &[&'static Case], session: &Session, broken: &AtomicBool) -
     results
 }
 
-fn write_report(results: &[Ended]) -> Result<()> {
+fn write_report(results: &[Ran]) -> Result<()> {
     let list: Vec<_> = results
         .iter()
         .map(|result| json!({ "name": result.name, "passed": result.passed, "seconds": (result.seconds * 10.0).round() / 10.0 }))
@@ -138,4 +163,17 @@ fn write_report(results: &[Ended]) -> Result<()> {
     workspace::write_file(&file, text + "\n")?;
     println!("report: {}", file.display());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn core_cases_exist_and_what_they_need_is_among_them() {
+        let names: Vec<String> = cases::CORE.iter().map(|name| (*name).to_owned()).collect();
+        let all = with_what_they_need(&names).unwrap();
+        let found: Vec<&str> = all.iter().map(|case| case.name).collect();
+        assert_eq!(found, cases::CORE);
+    }
 }

@@ -1,4 +1,4 @@
-//! Suites whose guests keep one processor busy each: their guests wait in one line, and two of them run at a time.
+//! Suites that keep one processor busy, most of them by a guest: what they do waits in one line, and two of it run at a time.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -9,10 +9,11 @@ use std::{
 
 use anyhow::Result;
 
-use super::{Counts, Suite, guest_suite, parser};
+use super::{Counts, Suite, api_server, cluster_suite, guest_suite, parser};
 use crate::{
     bpf,
     build::{self, Built, Profile},
+    cluster::{self, Cases},
     demo,
     kernel::Series,
     nginx, progress, tools,
@@ -28,20 +29,35 @@ pub(super) const SUITES: &[Suite] = &[
     Suite::Life,
     Suite::Survive,
     Suite::Agent,
+    Suite::ApiServer,
+    Suite::Cluster,
 ];
 /// A guest uses one thread and the machines that run the suites have two processors.
 const LANES: usize = 2;
 /// Both halves run whatever the first one says.
 const HALVES: &str = "/varmor-guest suite; first=$?; /varmor-guest enforce; exit $((first | $?))";
 
-/// One guest of a suite.
+/// How much of the suites that have several sizes is run.
+#[derive(Clone, Copy)]
+pub(super) struct Size {
+    pub(super) full: bool,
+    pub(super) cases: Cases,
+}
+
+/// One thing that waits in the line.
 struct Job {
     suite: Suite,
-    guest: Guest,
+    work: Work,
+}
+
+enum Work {
+    Guest(Box<Guest>),
+    ApiServer,
+    Cluster(Cases),
 }
 
 /// Runs the suites in guests with the kernels, or with those that the suite chooses itself, and prints their counts.
-pub(super) fn run(suites: &[Suite], kernels: &[Series], full: bool) -> Counts {
+pub(super) fn run(suites: &[Suite], kernels: &[Series], size: Size) -> Counts {
     let start = Instant::now();
     let mut counts: BTreeMap<Suite, Counts> = BTreeMap::new();
     let mut waiting = Vec::new();
@@ -53,17 +69,13 @@ pub(super) fn run(suites: &[Suite], kernels: &[Series], full: bool) -> Counts {
         Err(error) => return Counts::failure("guests", &error),
     };
     for suite in suites {
-        match jobs(*suite, &built, kernels, full) {
+        match jobs(*suite, &built, kernels, size) {
             Ok(jobs) => waiting.extend(jobs),
             Err(error) => *counts.entry(*suite).or_default() += Counts::failure(&suite.name(), &error),
         }
     }
-    // The long ones first leave the lanes even at the end: those with the longest limit, then 5.10, which can attach a
-    // program only once and verifies it anew for every policy, then those with the newest kernel, which verifies longest.
-    waiting.sort_by_key(|job| {
-        let Guest { timeout, kernel, .. } = job.guest;
-        std::cmp::Reverse((timeout, kernel == Series::V5_10, kernel))
-    });
+    // The long ones first leave the lanes even at the end.
+    waiting.sort_by_key(|job| std::cmp::Reverse(job.length()));
     let waiting = Mutex::new(VecDeque::from(waiting));
     let ended = Mutex::new(Vec::new());
     let next = || waiting.lock().ok().and_then(|mut waiting| waiting.pop_front());
@@ -94,20 +106,49 @@ pub(super) fn run(suites: &[Suite], kernels: &[Series], full: bool) -> Counts {
 
 impl Job {
     fn run(&self) -> Counts {
-        let name = format!("{} {}", self.suite.name(), self.guest.kernel);
-        progress::timed(&name, || guest_suite(&self.guest))
-            .unwrap_or_else(|error| Counts::failure(&name, &error))
+        let name = match &self.work {
+            Work::Guest(guest) => format!("{} {}", self.suite.name(), guest.kernel),
+            Work::ApiServer | Work::Cluster(_) => self.suite.name(),
+        };
+        let outcome = progress::timed(&name, || match &self.work {
+            Work::Guest(guest) => guest_suite(guest),
+            Work::ApiServer => api_server(),
+            Work::Cluster(cases) => cluster_suite(*cases),
+        });
+        outcome.unwrap_or_else(|error| Counts::failure(&name, &error))
+    }
+
+    /// Whose is greater takes longer: the cluster, for which Kubernetes may have to be built; guests with the longest limit,
+    /// then 5.10, which can attach a program only once and verifies it anew for every policy, then those with the newest
+    /// kernel, which verifies longest.
+    fn length(&self) -> (Duration, bool, Option<Series>) {
+        match &self.work {
+            Work::Guest(guest) => (guest.timeout, guest.kernel == Series::V5_10, Some(guest.kernel)),
+            Work::ApiServer => (Duration::ZERO, false, None),
+            Work::Cluster(_) => (Duration::MAX, false, None),
+        }
     }
 }
 
-fn jobs(suite: Suite, built: &Built, kernels: &[Series], full: bool) -> Result<Vec<Job>> {
+fn jobs(suite: Suite, built: &Built, kernels: &[Series], size: Size) -> Result<Vec<Job>> {
+    let Size { full, cases } = size;
+    let on_this_machine = |work| {
+        cluster::fetch()?;
+        Ok(vec![Job { suite, work }])
+    };
     let guests = match suite {
+        Suite::ApiServer => return on_this_machine(Work::ApiServer),
+        Suite::Cluster => return on_this_machine(Work::Cluster(cases)),
         Suite::Cost => vec![cost(built)],
         Suite::Survive => surviving(built)?,
         Suite::Agent => [demo::node_guests(built, Series::V6_1, full)?, surviving(built)?].concat(),
         _ => of_kernels(suite, built, kernels, full)?,
     };
-    Ok(guests.into_iter().map(|guest| Job { suite, guest }).collect())
+    let job = |guest| Job {
+        suite,
+        work: Work::Guest(Box::new(guest)),
+    };
+    Ok(guests.into_iter().map(job).collect())
 }
 
 fn surviving(built: &Built) -> Result<Vec<Guest>> {

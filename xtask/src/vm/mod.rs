@@ -106,10 +106,13 @@ static MAKING: Mutex<()> = Mutex::new(());
 #[derive(Clone)]
 pub(crate) struct Guest {
     pub(crate) kernel: Series,
+    /// A kernel of the user's own, instead of that of the series.
+    pub(crate) image: Option<PathBuf>,
     pub(crate) smp: u8,
     pub(crate) memory: u32,
     pub(crate) icount: bool,
     pub(crate) rootfs: bool,
+    /// Empty = those that the kernel starts by itself.
     pub(crate) lsm: String,
     pub(crate) shares: Vec<Share>,
     pub(crate) timeout: Duration,
@@ -143,6 +146,7 @@ impl Guest {
     pub(crate) fn new(kernel: Series, command: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
             kernel,
+            image: None,
             smp: 2,
             memory: 1024,
             icount: false,
@@ -170,7 +174,10 @@ impl Guest {
     }
 
     fn run_with(&self, accel: accel::Accel, sink: &mut dyn FnMut(&[u8])) -> Result<Outcome> {
-        let kernel = Kernel::open(self.kernel)?;
+        let kernel = match &self.image {
+            Some(image) => Kernel::own(self.kernel, image),
+            None => Kernel::open(self.kernel)?,
+        };
         let disks = if self.rootfs {
             let _one = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
             rootfs::disks(&kernel)?

@@ -8,7 +8,10 @@ use crate::kernel::Kernel;
 
 /// Modules in the order in which they can be loaded: (path below `kernel/` without ending, content).
 pub(crate) fn load_order(kernel: &Kernel, wanted: &[&str]) -> Result<Vec<(String, Vec<u8>)>> {
-    let table = fs::read_to_string(kernel.modules.join("modules.dep")).context("read modules.dep")?;
+    let Some(modules) = &kernel.modules else {
+        return Ok(Vec::new());
+    };
+    let table = fs::read_to_string(modules.join("modules.dep")).context("read modules.dep")?;
     let mut order = Vec::new();
     let mut seen = BTreeSet::new();
     for name in wanted {

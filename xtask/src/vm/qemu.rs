@@ -170,7 +170,10 @@ impl Machine<'_> {
             .arg(&self.kernel.image)
             .arg("-initrd")
             .arg(self.initrd);
-        let mut line = format!("{COMMON} lsm={}", guest.lsm);
+        let mut line = COMMON.to_owned();
+        if !guest.lsm.is_empty() {
+            line = format!("{line} lsm={}", guest.lsm);
+        }
         if self.accel == Accel::Icount {
             line = format!("{line} {DETERMINISTIC}");
             command.args([

@@ -21,7 +21,13 @@ pub(crate) fn disks(kernel: &Kernel) -> Result<Vec<PathBuf>> {
     tools::need(tools::CONTAINER_GUEST)?;
     let root = image(&folder().join("root.img"), "6G", tree)?;
     let modules = image(&kernel.folder.join("modules.img"), "512M", || {
-        Ok(kernel.modules.clone())
+        let modules = kernel.modules.clone();
+        modules.with_context(|| {
+            format!(
+                "{} has no modules, which a guest with containers needs",
+                kernel.release
+            )
+        })
     })?;
     Ok(vec![root, modules])
 }

@@ -18,7 +18,7 @@ pub(in crate::bench) struct Condition {
 }
 
 impl Condition {
-    pub(super) fn new(label: &str, system: System) -> Self {
+    pub(in crate::bench) fn new(label: &str, system: System) -> Self {
         Self {
             label: label.to_owned(),
             system,

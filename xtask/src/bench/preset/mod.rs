@@ -73,7 +73,7 @@ enum Scale {
 
 /// Where a preset measures.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum On {
+pub(super) enum On {
     /// In guests that count instructions: all systems, the same numbers everywhere
     Guest,
     /// On this machine, in its time: the systems that its kernel can run
@@ -81,7 +81,7 @@ enum On {
 }
 
 impl On {
-    fn backend(self) -> Backend {
+    pub(super) fn backend(self) -> Backend {
         match self {
             Self::Guest => Backend::TcgIcount,
             Self::Native => Backend::NativeWall,

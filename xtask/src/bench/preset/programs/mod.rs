@@ -23,7 +23,7 @@ use crate::{
         protocol::{Clock, Plan},
         record::{Folder, Sample, Summary},
         report::Report,
-        stats::{Backend, mirrored},
+        stats::Backend,
         systems::{self, NOTHING, NOTHING_AGAIN},
     },
     kernel::Series,
@@ -254,22 +254,7 @@ impl Ready {
             work.batches = 1;
         }
         let room = native::Room::new(&plan, &settings.programs, &self.room.shares)?;
-        let systems = plan.systems.clone();
-        let orders = mirrored(systems.len(), usize::try_from(blocks)?, SEED);
-        for (block, order) in orders.iter().enumerate() {
-            eprintln!(
-                "[{} on this machine: block {} of {blocks}]",
-                run.preset,
-                block + 1
-            );
-            let (forth, back) = order.split_at(systems.len());
-            let mut half = |order: &[usize], name: &str| {
-                plan.systems = order.iter().map(|system| systems[*system].clone()).collect();
-                room.measure(&plan, &folder.boot(&format!("native-{block}-{name}")))
-            };
-            let forth = half(forth, "forth")?;
-            reports.push(Report::mirrored(&forth, &half(back, "back")?));
-        }
+        reports.extend(room.blocks(plan, blocks, folder, run.preset)?);
         Ok(())
     }
 }

@@ -16,6 +16,7 @@ mod programs;
 mod protocol;
 mod raw;
 mod run;
+mod runs;
 mod spent;
 mod stage;
 mod systems;
@@ -48,6 +49,8 @@ enum Command {
     RedisClient(programs::redis::client::Args),
     /// Returns counters until its input ends
     Echo,
+    /// Runs a program that tells its own time, again and again
+    Runs(runs::Args),
     /// Measures operations in the time of the container that it is in
     Pod(pod::Args),
 }
@@ -61,6 +64,7 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
         Command::RedisClient(args) => programs::redis::client::run(args)?,
         Command::Echo => ubench::echo()?,
         Command::Pod(args) => pod::run(args)?,
+        Command::Runs(args) => runs::run(args)?,
         Command::Wait => {
             println!();
             let _ = std::io::stdin().read(&mut [0; 1]);

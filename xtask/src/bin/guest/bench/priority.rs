@@ -15,7 +15,7 @@ use super::raw;
 
 /// Microseconds of each second for real-time tasks. They have all: one that is stopped for the rest of a second finds, when it goes
 /// on, that others have run meanwhile (GIMP then takes a plug-in that has ended for one that could not be started).
-const THROTTLING: &str = "/proc/sys/kernel/sched_rt_runtime_us";
+pub(super) const THROTTLING: &str = "/proc/sys/kernel/sched_rt_runtime_us";
 
 /// In the measuring process: says which process it is, and waits until it has been served.
 pub(super) fn ask() -> Result<()> {
