@@ -70,10 +70,13 @@ impl Node {
                 guest: DOOR,
             }];
         }
-        guest.cable = (recipe.count > 1).then_some(match number {
-            1 => Cable::Listens(recipe.ports.cable),
-            _ => Cable::Connects(recipe.ports.cable),
-        });
+        let [first, second] = recipe.ports.cable;
+        let (own, peer) = if number == 1 {
+            (first, second)
+        } else {
+            (second, first)
+        };
+        guest.cable = (recipe.count > 1).then_some(Cable { own, peer });
         guest.shares = shares(recipe, binaries, number)?;
         let stop = Arc::clone(&guest.stop);
         let log = workspace::log_file(&format!("cluster-{name}"));

@@ -53,14 +53,14 @@ pub(super) struct Ports {
     pub(super) scheduler: u16,
     /// Leads to the door of the first node.
     pub(super) door: u16,
-    /// The cable between the first and the second node.
-    pub(super) cable: u16,
+    /// The ends of the cable between the first and the second node (UDP).
+    pub(super) cable: [u16; 2],
 }
 
 impl Ports {
     /// Ports that nobody uses now. All are taken before the first is given back, so they differ.
     pub(super) fn free() -> Result<Self> {
-        let listeners = (0..7)
+        let listeners = (0..8)
             .map(|_| TcpListener::bind(("127.0.0.1", 0)))
             .collect::<std::io::Result<Vec<_>>>()
             .context("find free ports")?;
@@ -76,7 +76,7 @@ impl Ports {
             controller_manager: ports[3],
             scheduler: ports[4],
             door: ports[5],
-            cable: ports[6],
+            cable: [ports[6], ports[7]],
         })
     }
 }
@@ -207,9 +207,10 @@ mod tests {
             door,
             cable,
         } = Ports::free().expect("there are ports");
-        let mut all = vec![etcd, etcd_peer, api, controller_manager, scheduler, door, cable];
+        let mut all = vec![etcd, etcd_peer, api, controller_manager, scheduler, door];
+        all.extend(cable);
         all.sort_unstable();
         all.dedup();
-        assert_eq!(all.len(), 7);
+        assert_eq!(all.len(), 8);
     }
 }

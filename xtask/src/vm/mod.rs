@@ -134,12 +134,12 @@ pub(crate) struct Forward {
     pub(crate) guest: u16,
 }
 
-/// One end of a network cable between two guests; it is this port of the machine's loopback.
+/// One end of a network cable between two guests. The ends are UDP ports of the machine's loopback: with a connection, the cable
+/// would be cut for ever by whoever starts before the other, or anew.
 #[derive(Clone, Copy)]
-pub(crate) enum Cable {
-    /// The guest that starts first.
-    Listens(u16),
-    Connects(u16),
+pub(crate) struct Cable {
+    pub(crate) own: u16,
+    pub(crate) peer: u16,
 }
 
 impl Guest {

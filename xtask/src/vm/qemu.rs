@@ -219,13 +219,16 @@ impl Machine<'_> {
                 "virtio-rng-pci",
             ]);
         }
-        if let Some(cable) = guest.cable {
-            let (end, mac) = match cable {
-                Cable::Listens(port) => (format!("listen=127.0.0.1:{port}"), "52:54:00:00:00:01"),
-                Cable::Connects(port) => (format!("connect=127.0.0.1:{port}"), "52:54:00:00:00:02"),
-            };
-            command.args(["-netdev", &format!("socket,id=cable,{end}")]);
-            command.args(["-device", &format!("virtio-net-pci,netdev=cable,mac={mac}")]);
+        if let Some(Cable { own, peer }) = guest.cable {
+            command.args([
+                "-netdev",
+                &format!("socket,id=cable,udp=127.0.0.1:{peer},localaddr=127.0.0.1:{own}"),
+            ]);
+            let [high, low] = own.to_be_bytes();
+            command.args([
+                "-device",
+                &format!("virtio-net-pci,netdev=cable,mac=52:54:00:00:{high:02x}:{low:02x}"),
+            ]);
         }
         command
     }
