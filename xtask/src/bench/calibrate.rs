@@ -131,7 +131,8 @@ fn measure(
             .collect(),
         On::Native => {
             plan.clock = Clock::Time;
-            native::Room::new(&plan, programs, &[])?.blocks(plan, blocks, folder, NAME)
+            let room = native::Room::new(&plan, programs, &[])?;
+            native::blocks(plan, blocks, folder, NAME, |plan, kept| room.measure(plan, kept))
         }
     }
 }

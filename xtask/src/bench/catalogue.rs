@@ -1,15 +1,16 @@
 //! `bench list` and `bench doctor`: what can be measured, and whether this machine can.
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::{fs, process::ExitCode};
 
 use anyhow::Result;
 use clap::ValueEnum;
 
-use super::{operations, preset::Preset, stats::Backend, systems};
+use super::{
+    operations,
+    preset::{Preset, phoronix},
+    stats::Backend,
+    systems,
+};
 use crate::{
     kernel::{Kernel, Series},
     process,
@@ -30,7 +31,7 @@ pub(super) fn list() -> ExitCode {
         "  {} (time and memory on this machine): seed-pts and seed-grsec with --backend native; the controller in seed-resources",
         Backend::NativeWall.name()
     );
-    println!("  pts: n/a (no preset uses it yet)");
+    println!("  by the Phoronix Test Suite, in the same time: seed-pts with --engine pts");
     println!("systems of `bench hooks`:");
     for system in systems::all() {
         println!("  {}", system.name);
@@ -63,55 +64,14 @@ pub(super) fn doctor() -> Result<ExitCode> {
         modules => modules,
     };
     println!("{:<22} {modules}; guests bring their own", "LSMs of this host");
-    match pts(&candidates()) {
-        Ok(program) => println!(
-            "{:<22} {}: detected, but no preset uses it yet",
-            "Phoronix Test Suite",
-            program.display()
-        ),
-        Err(reason) => println!("{:<22} not used: {reason}", "Phoronix Test Suite"),
+    match phoronix::find() {
+        Ok(program) => println!("{:<22} {}", "Phoronix Test Suite", program.display()),
+        Err(reason) => println!("{:<22} {reason}; nothing else needs it", "Phoronix Test Suite"),
     }
+    println!("{:<22} {}", "seed-pts --engine pts", phoronix::NEEDS);
     Ok(if missing == 0 {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
-}
-
-/// Where the suite may be; it is detected and never fetched.
-fn candidates() -> Vec<PathBuf> {
-    const NAME: &str = "phoronix-test-suite";
-    let path = env::var_os("PATH").unwrap_or_default();
-    let chosen = env::var_os("PTS_BIN").map(PathBuf::from);
-    let found = env::split_paths(&path).map(|folder| folder.join(NAME));
-    let shared = Path::new("/usr/share").join(NAME).join(NAME);
-    chosen.into_iter().chain(found).chain([shared]).collect()
-}
-
-/// The first launcher that runs, or why none does.
-fn pts(candidates: &[PathBuf]) -> Result<PathBuf, String> {
-    let Some(program) = candidates.iter().find(|file| file.is_file()) else {
-        return Err(
-            "not detected: neither $PTS_BIN nor PATH nor /usr/share has it, and Debian has no package"
-                .to_owned(),
-        );
-    };
-    let php = env::var("PHP_BIN").unwrap_or_else(|_| "php".to_owned());
-    if !tools::runs(&php, &["--version"]) {
-        return Err(format!("{} is there, but {php} does not run", program.display()));
-    }
-    Ok(program.clone())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::PathBuf;
-
-    use super::pts;
-
-    #[test]
-    fn absent_suite_is_told_with_a_reason() {
-        let reason = pts(&[PathBuf::from("/nonexistent/phoronix-test-suite")]).unwrap_err();
-        assert!(reason.starts_with("not detected"), "{reason}");
-    }
 }

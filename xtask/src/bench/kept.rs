@@ -60,6 +60,12 @@ impl Kept {
         Ok(Some(report))
     }
 
+    /// What the boot is called.
+    pub(super) fn name(&self) -> String {
+        let stem = self.path.file_stem().unwrap_or_default();
+        stem.to_string_lossy().into_owned()
+    }
+
     /// Begins the boot anew.
     pub(super) fn begin(&self) -> Result<Boot> {
         if let Some(folder) = self.path.parent() {

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use super::{
     hooks::Programs,
     intake::Intake,
-    kept::Kept,
+    kept::{Boot, Kept},
     preset::cells::SEED,
     protocol::{FOLDER, PLAN, Plan},
     record::Folder,
@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Cgroups are seen as the product needs them, whatever hierarchies the machine has mounted: those of version 2 are always there.
-const ENTER: &str = "set -e
+const MOUNTS: &str = "set -e
 root=$1
 mount -t tmpfs -o mode=755 none \"$root/run\"
 mount -t tmpfs -o mode=1777 none \"$root/tmp\"
@@ -40,8 +40,11 @@ mount -t cgroup2 none \"$root/sys/fs/cgroup\"
 mount -t securityfs none \"$root/sys/kernel/security\" 2>/dev/null || true
 mount -t bpf none \"$root/sys/fs/bpf\" 2>/dev/null || true
 chroot \"$root\" /bin/busybox ip link set lo up
-exec chroot \"$root\" /varmor-guest bench run
+shift
 ";
+/// The measuring program carries out the plan that is in the root.
+const CARRY_OUT: &str = "exec chroot \"$root\" /varmor-guest bench run\n";
+pub(super) const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 const NAMESPACES: [&str; 6] = [
     "--mount",
     "--net",
@@ -109,18 +112,20 @@ impl Room {
             eprintln!("[bench native: measured before]");
             return Ok(report);
         }
+        let intake = self.carry_out(plan, Some(kept.begin()?))?;
+        intake.report.check()?;
+        intake.end(true)
+    }
+
+    /// What the measuring program says of a plan.
+    fn carry_out(&self, plan: &Plan, boot: Option<Boot>) -> Result<Intake> {
         let root = self.root.path();
         let file = root.join(FOLDER.trim_start_matches('/')).join(PLAN);
         workspace::write_file(&file, serde_json::to_vec(plan)?)?;
-        let mut intake = Intake::new(None, Some(kept.begin()?));
+        let mut intake = Intake::new(None, boot);
         intake.report.release.clone_from(&self.release);
-        let mut child = Command::new("unshare")
-            .args(NAMESPACES)
-            .args(["/bin/sh", "-c", ENTER, "sh"])
-            .arg(root)
-            .env_clear()
-            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-            .stdin(Stdio::null())
+        let mut child = self
+            .enter(CARRY_OUT)
             .stdout(Stdio::piped())
             .spawn()
             .context("run unshare (of util-linux)")?;
@@ -137,39 +142,69 @@ impl Room {
         if !status.success() {
             bail!("the measurement: {status}: {}", intake.rest());
         }
-        intake.report.check()?;
-        intake.end(true)
+        Ok(intake)
+    }
+
+    /// What keeps the systems of a plan from being brought about on this machine: nothing is measured under them.
+    pub(super) fn obstacles(&self, plan: &Plan) -> Result<Report> {
+        let plan = Plan {
+            operations: Vec::new(),
+            ..plan.clone()
+        };
+        self.carry_out(&plan, None)?.end(true)
+    }
+
+    /// A shell in namespaces of its own that goes on with this script: `$root` is the folder, the arguments are its own.
+    pub(super) fn enter(&self, script: &str) -> Command {
+        let mut command = Command::new("unshare");
+        command
+            .args(NAMESPACES)
+            .args(["/bin/sh", "-c", &format!("{MOUNTS}{script}"), "sh"])
+            .arg(self.root.path())
+            .env_clear()
+            .env("PATH", PATH)
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// The root, as everybody else sees it.
+    pub(super) fn path(&self) -> &Path {
+        self.root.path()
+    }
+
+    /// `uname -r`.
+    pub(super) fn release(&self) -> &str {
+        &self.release
     }
 }
 
-impl Room {
-    /// Carries a plan out in blocks: all its systems in a random order, and then in the reverse order.
-    pub(super) fn blocks(
-        &self,
-        mut plan: Plan,
-        blocks: u32,
-        folder: &Folder,
-        title: &str,
-    ) -> Result<Vec<Report>> {
-        let systems = plan.systems.clone();
-        let orders = mirrored(systems.len(), usize::try_from(blocks)?, SEED);
-        let mut reports = Vec::new();
-        for (block, order) in orders.iter().enumerate() {
-            eprintln!("[{title} on this machine: block {} of {blocks}]", block + 1);
-            let (forth, back) = order.split_at(systems.len());
-            let mut half = |order: &[usize], name: &str| {
-                plan.systems = order.iter().map(|system| systems[*system].clone()).collect();
-                self.measure(&plan, &folder.boot(&format!("native-{block}-{name}")))
-            };
-            let forth = half(forth, "forth")?;
-            reports.push(Report::mirrored(&forth, &half(back, "back")?));
-        }
-        Ok(reports)
+/// Carries a plan out in blocks: all its systems in a random order, and then in the reverse order. `measure` is given the plan
+/// of one order, and where to keep what came of it.
+pub(super) fn blocks(
+    mut plan: Plan,
+    blocks: u32,
+    folder: &Folder,
+    title: &str,
+    mut measure: impl FnMut(&Plan, &Kept) -> Result<Report>,
+) -> Result<Vec<Report>> {
+    let systems = plan.systems.clone();
+    let orders = mirrored(systems.len(), usize::try_from(blocks)?, SEED);
+    let mut reports = Vec::new();
+    for (block, order) in orders.iter().enumerate() {
+        eprintln!("[{title} on this machine: block {} of {blocks}]", block + 1);
+        let (forth, back) = order.split_at(systems.len());
+        let mut half = |order: &[usize], name: &str| {
+            plan.systems = order.iter().map(|system| systems[*system].clone()).collect();
+            measure(&plan, &folder.boot(&format!("native-{block}-{name}")))
+        };
+        let forth = half(forth, "forth")?;
+        reports.push(Report::mirrored(&forth, &half(back, "back")?));
     }
+    Ok(reports)
 }
 
 /// The measured programs had one of their own, below the root of the hierarchy.
-fn leave_cgroup() {
+pub(super) fn leave_cgroup() {
     for root in ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"] {
         // One of them is not there, or is not of version 2; a group that somebody uses stays.
         let _ = fs::remove_dir(Path::new(root).join("bench"));

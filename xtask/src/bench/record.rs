@@ -101,8 +101,15 @@ pub(super) struct Run {
     pub(super) kernel: String,
     pub(super) boots: u32,
     pub(super) suites: Vec<String>,
+    /// What starts and times the programs; runs of before there was a choice have none.
+    #[serde(default = "native")]
+    pub(super) engine: String,
     /// Digests of the programs that are measured and that measure.
     pub(super) programs: Vec<String>,
+}
+
+fn native() -> String {
+    "native".to_owned()
 }
 
 impl Run {
@@ -114,6 +121,7 @@ impl Run {
         differs("the preset", &self.preset, &other.preset)
             .or_else(|| differs("the scale", &self.scale, &other.scale))
             .or_else(|| differs("the backend", self.backend.name(), other.backend.name()))
+            .or_else(|| differs("the engine", &self.engine, &other.engine))
             .or_else(|| differs("the kernel", &self.kernel, &other.kernel))
             .or_else(|| {
                 differs(
@@ -328,6 +336,7 @@ pub(super) mod tests {
             kernel: String::new(),
             boots: 5,
             suites: Vec::new(),
+            engine: super::native(),
             programs: vec!["a".to_owned()],
         };
         assert_eq!(run.difference(&run), None);
@@ -338,6 +347,14 @@ pub(super) mod tests {
         assert_eq!(
             run.difference(&fewer).as_deref(),
             Some("the number of boots is 5 there and 3 now")
+        );
+        let other = Run {
+            engine: "pts".to_owned(),
+            ..run.clone()
+        };
+        assert_eq!(
+            run.difference(&other).as_deref(),
+            Some("the engine is native there and pts now")
         );
         let newer = Run {
             programs: vec!["b".to_owned()],

@@ -3,6 +3,7 @@
 pub(super) mod cells;
 mod grsec;
 mod lsmperf;
+pub(super) mod phoronix;
 mod programs;
 pub(super) mod pts;
 mod resources;
@@ -11,7 +12,7 @@ mod unixbench;
 
 use std::{path::PathBuf, process::ExitCode};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::ValueEnum;
 
 use super::{
@@ -27,9 +28,13 @@ pub(super) struct Args {
     /// How much is measured
     #[arg(long, default_value = "smoke")]
     scale: Scale,
-    /// What is counted: instructions of a guest, or the time of this machine (seed-pts and seed-grsec, as root)
-    #[arg(long, default_value = "guest")]
-    backend: On,
+    /// What is counted: instructions of a guest, or the time of this machine (seed-pts and seed-grsec, as root) [default: guest; with
+    /// --engine pts: native]
+    #[arg(long)]
+    backend: Option<On>,
+    /// Who starts and times the programs of seed-pts
+    #[arg(long, default_value = "native")]
+    engine: Engine,
     /// Boots of each guest (at least 3 for an interval), or blocks on this machine (some 12 for a verdict) [default: by scale]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
     boots: Option<u32>,
@@ -80,6 +85,37 @@ pub(super) enum On {
     Native,
 }
 
+/// Who starts and times programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Engine {
+    /// This program
+    Native,
+    /// The Phoronix Test Suite that you have installed, with profiles of our own and offline, in this machine's time
+    Pts,
+}
+
+impl Engine {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Pts => "pts",
+        }
+    }
+
+    /// What starts the suite, if it is to be started.
+    fn launcher(self, found: impl FnOnce() -> Result<PathBuf, String>) -> Result<Option<PathBuf>> {
+        match self {
+            Self::Native => Ok(None),
+            Self::Pts => found().map(Some).map_err(|reason| {
+                anyhow!(
+                    "--engine pts: {reason}. It {}. `--engine native` needs none of it",
+                    phoronix::NEEDS
+                )
+            }),
+        }
+    }
+}
+
 impl On {
     pub(super) fn backend(self) -> Backend {
         match self {
@@ -106,6 +142,9 @@ struct Settings {
     kernel: Option<Series>,
     programs: Programs,
     resume: Option<PathBuf>,
+    engine: Engine,
+    /// Starts the Phoronix Test Suite, where that is the engine.
+    phoronix: Option<PathBuf>,
 }
 
 impl Settings {
@@ -121,6 +160,7 @@ impl Settings {
                 .unwrap_or_default(),
             boots,
             suites: suites.iter().map(|suite| (*suite).to_owned()).collect(),
+            engine: self.engine.name().to_owned(),
             programs: self.programs.digests()?,
         };
         Folder::of(&run, self.resume.as_deref())
@@ -128,14 +168,24 @@ impl Settings {
 }
 
 impl Args {
+    fn on(&self) -> On {
+        self.backend.unwrap_or(match self.engine {
+            Engine::Native => On::Guest,
+            Engine::Pts => On::Native,
+        })
+    }
+
     /// An option that the preset would take no notice of.
     fn without_effect(&self) -> Option<&'static str> {
         let has_boots = !matches!(self.preset, Preset::Smoke | Preset::SeedResources);
         let is_of_resources = matches!(self.preset, Preset::SeedResources);
-        let is_native = self.backend == On::Native;
+        let is_pts = self.engine == Engine::Pts;
+        let is_native = self.on() == On::Native;
         let has_programs = matches!(self.preset, Preset::SeedPts | Preset::SeedGrsec);
         [
+            ("--engine", is_pts && !matches!(self.preset, Preset::SeedPts)),
             ("--backend", is_native && !has_programs),
+            ("--backend", is_pts && !is_native),
             ("--kernel", is_native && self.kernel.is_some()),
             ("--resume", self.resume.is_some() && !has_boots),
             ("--boots", self.boots.is_some() && !has_boots),
@@ -152,16 +202,19 @@ impl Args {
 
 pub(super) fn command(args: &Args) -> Result<ExitCode> {
     if let Some(option) = args.without_effect() {
-        bail!("{option}: this preset has no such choice; leave the option out");
+        bail!("{option}: this preset has no such choice with its other options; leave the option out");
     }
+    let phoronix = args.engine.launcher(phoronix::find)?;
     tools::need(tools::GUEST)?;
     let settings = Settings {
         scale: args.scale,
-        backend: args.backend.backend(),
+        backend: args.on().backend(),
         boots: args.boots,
         kernel: args.kernel,
         programs: hooks::programs(args.programs.as_deref())?,
         resume: args.resume.clone(),
+        engine: args.engine,
+        phoronix,
     };
     match args.preset {
         Preset::SeedPts => pts::run(&settings, &args.suite),
@@ -189,7 +242,7 @@ fn closing(kernel: &str, problems: &[String]) -> ExitCode {
 mod tests {
     use clap::Parser;
 
-    use super::Args;
+    use super::{Args, Engine};
 
     #[derive(Parser)]
     struct Line {
@@ -212,5 +265,29 @@ mod tests {
         assert_eq!(idle("seed-grsec --backend native --kernel 6.1"), Some("--kernel"));
         assert_eq!(idle("seed-pts --backend native --boots 3"), None);
         assert_eq!(idle("seed-pts --suite redis --boots 3 --resume a"), None);
+        assert_eq!(idle("seed-grsec --engine pts"), Some("--engine"));
+        assert_eq!(idle("smoke --engine pts"), Some("--engine"));
+        assert_eq!(idle("seed-pts --engine pts --backend guest"), Some("--backend"));
+        assert_eq!(idle("seed-pts --engine pts --kernel 6.1"), Some("--kernel"));
+        assert_eq!(
+            idle("seed-pts --engine pts --boots 3 --suite redis --resume a"),
+            None
+        );
+        assert_eq!(idle("seed-pts --engine pts --backend native"), None);
+        assert_eq!(idle("seed-grsec --engine native"), None);
+    }
+
+    #[test]
+    fn engine_that_is_not_there_is_refused_with_what_it_needs() {
+        let absent = || Err("not detected".to_owned());
+        let error = Engine::Pts.launcher(absent).unwrap_err().to_string();
+        assert!(
+            error.contains("not detected") && error.contains("needs phoronix-test-suite"),
+            "{error}"
+        );
+        assert!(error.ends_with("`--engine native` needs none of it"), "{error}");
+        assert_eq!(Engine::Native.launcher(absent).unwrap(), None);
+        let there = || Ok("/opt/phoronix-test-suite".into());
+        assert!(Engine::Pts.launcher(there).unwrap().is_some());
     }
 }

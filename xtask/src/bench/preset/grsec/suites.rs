@@ -17,6 +17,7 @@ pub(super) const STRESS: Suite = Suite {
     differences: "a fixed number of operations instead of 300 seconds, one worker at a time instead of 4, 2 and 2; sync(2) finds files \
                   in memory only; one processor",
     unproven: None,
+    profile: None,
 };
 
 pub(super) const AB: Suite = Suite {
@@ -30,6 +31,7 @@ pub(super) const AB: Suite = Suite {
     command: "httpd (event), default settings; `ab -n N -c 100 http://127.0.0.1:8088/test.html`",
     differences: "a page of 4,096 bytes instead of a PHP script; fewer requests than 700,000; one processor",
     unproven: None,
+    profile: None,
 };
 
 pub(super) const FIO: Suite = Suite {
@@ -45,6 +47,7 @@ pub(super) const FIO: Suite = Suite {
     differences: "smaller files, in the guest's memory: there is no disk whose statistics could be compared, so what is counted is divided \
                   by the reads and writes that fio has done",
     unproven: None,
+    profile: None,
 };
 
 pub(super) const ALL: [&Suite; 3] = [&STRESS, &AB, &FIO];

@@ -13,8 +13,9 @@ use serde_json::json;
 
 use self::suite::Suite;
 use super::{
-    Scale, Settings,
+    Engine, Scale, Settings,
     cells::{self, Condition, SEED},
+    phoronix::Session,
 };
 use crate::{
     bench::{
@@ -67,7 +68,7 @@ impl Programs {
             preset: self.preset.to_owned(),
             scale: settings.scale.name().to_owned(),
             backend,
-            unit: backend.unit().to_owned(),
+            unit: unit(settings),
             kernels: [].into(),
             cells: Vec::new(),
         };
@@ -118,6 +119,7 @@ impl Programs {
             "schedule_seed": SEED,
             "bootstrap_seed": SEED,
             "packages": ready.versions,
+            "engine": settings.engine.name(),
         });
         folder.meta(&summary, &about)?;
         Ok(Measured {
@@ -159,6 +161,15 @@ impl Programs {
             salt,
             clock: Clock::Instructions,
         }
+    }
+}
+
+/// Of every value; numbers of two engines are never compared.
+fn unit(settings: &Settings) -> String {
+    let unit = settings.backend.unit();
+    match settings.engine {
+        Engine::Native => unit.to_owned(),
+        Engine::Pts => format!("{unit}, timed by the Phoronix Test Suite"),
     }
 }
 
@@ -254,7 +265,18 @@ impl Ready {
             work.batches = 1;
         }
         let room = native::Room::new(&plan, &settings.programs, &self.room.shares)?;
-        reports.extend(room.blocks(plan, blocks, folder, run.preset)?);
+        let measured = match &settings.phoronix {
+            None => native::blocks(plan, blocks, folder, run.preset, |plan, kept| {
+                room.measure(plan, kept)
+            }),
+            Some(program) => {
+                let session = Session::new(program, &room, &self.suites, settings.scale, folder)?;
+                native::blocks(plan, blocks, folder, run.preset, |plan, kept| {
+                    session.measure(plan, kept)
+                })
+            }
+        };
+        reports.extend(measured?);
         Ok(())
     }
 }

@@ -44,6 +44,17 @@ pub(in crate::bench::preset) struct Suite {
     pub(in crate::bench::preset) differences: &'static str,
     /// Why its numbers are not to be believed yet; then it runs only when it is named.
     pub(in crate::bench::preset) unproven: Option<&'static str>,
+    /// The same for the Phoronix Test Suite, if that can run it.
+    pub(in crate::bench::preset) profile: Option<Profile>,
+}
+
+/// What a test profile of our own runs.
+pub(in crate::bench::preset) struct Profile {
+    /// For busybox's shell, under the policy: is given the operation, its amount of work, the processors and their cores, and prints
+    /// a line with the result.
+    pub(in crate::bench::preset) script: &'static str,
+    /// What is not as in the profile behind the comparison.
+    pub(in crate::bench::preset) differences: &'static str,
 }
 
 pub(in crate::bench::preset) struct Column {

@@ -6,7 +6,7 @@ use super::conditions;
 use crate::bench::{
     composite::{Better, Composite, Entry, System, Test},
     preset::{
-        Scale,
+        Engine, Scale, phoronix,
         programs::{
             Measured,
             suite::{Column, Sense, Suite, rate, time},
@@ -16,9 +16,20 @@ use crate::bench::{
     stats::Backend,
 };
 
+/// Where the suite has measured: what it saved itself lies beside, in `pts`.
+const CLIENT_OF_SUITE: &str = concat!(
+    "varmor bench ",
+    env!("CARGO_PKG_VERSION"),
+    " with the Phoronix Test Suite"
+);
 const CLIENT: &str = concat!("varmor bench ", env!("CARGO_PKG_VERSION"));
 
-pub(super) fn composite(measured: &Measured, asked: &[&'static Suite], scale: Scale) -> Composite {
+pub(super) fn composite(
+    measured: &Measured,
+    asked: &[&'static Suite],
+    scale: Scale,
+    engine: Engine,
+) -> Composite {
     let Measured { summary, samples, .. } = measured;
     let now = humantime::format_rfc3339_seconds(SystemTime::now())
         .to_string()
@@ -37,10 +48,18 @@ pub(super) fn composite(measured: &Measured, asked: &[&'static Suite], scale: Sc
     });
     Composite {
         title: format!("{} {}", summary.preset, summary.scale),
-        client: CLIENT.to_owned(),
+        client: match engine {
+            Engine::Native => CLIENT,
+            Engine::Pts => CLIENT_OF_SUITE,
+        }
+        .to_owned(),
         description: format!(
-            "Programs under nothing and under each mode of each enforcer; not the profiles of the Phoronix Test Suite, but fixed amounts \
-             of the same work. {}",
+            "Programs under nothing and under each mode of each enforcer; {}. {}",
+            match engine {
+                Engine::Native =>
+                    "not the profiles of the Phoronix Test Suite, but fixed amounts of the same work",
+                Engine::Pts => "profiles of our own, run by the Phoronix Test Suite",
+            },
             summary.backend.meaning()
         ),
         systems: systems.collect(),
@@ -50,13 +69,20 @@ pub(super) fn composite(measured: &Measured, asked: &[&'static Suite], scale: Sc
                 suite
                     .columns
                     .iter()
-                    .map(|column| test(summary, samples, suite, column, scale))
+                    .map(|column| test(summary, samples, suite, column, scale, engine))
             })
             .collect(),
     }
 }
 
-fn test(summary: &Summary, samples: &[Sample], suite: &Suite, column: &Column, scale: Scale) -> Test {
+fn test(
+    summary: &Summary,
+    samples: &[Sample],
+    suite: &Suite,
+    column: &Column,
+    scale: Scale,
+    engine: Engine,
+) -> Test {
     let value = |per_unit: f64| match suite.sense {
         Sense::Rate(_) => rate(per_unit),
         Sense::Time => time(per_unit, column.amount(scale).into()),
@@ -78,8 +104,11 @@ fn test(summary: &Summary, samples: &[Sample], suite: &Suite, column: &Column, s
         Sense::Time => (summary.backend.second().to_owned(), Better::Lower),
     };
     Test {
-        // No profile of the suite was run.
-        profile: String::new(),
+        profile: match engine {
+            // No profile of the suite was run.
+            Engine::Native => String::new(),
+            Engine::Pts => phoronix::profile(suite),
+        },
         title: suite.title.to_owned(),
         version: String::new(),
         arguments: column.operation.to_owned(),
@@ -91,8 +120,13 @@ fn test(summary: &Summary, samples: &[Sample], suite: &Suite, column: &Column, s
 }
 
 /// The suites that were asked for, also those without numbers: their rows stay.
-pub(super) fn write(measured: &Measured, asked: &[&'static Suite], scale: Scale) -> anyhow::Result<()> {
-    let text = composite(measured, asked, scale).write();
+pub(super) fn write(
+    measured: &Measured,
+    asked: &[&'static Suite],
+    scale: Scale,
+    engine: Engine,
+) -> anyhow::Result<()> {
+    let text = composite(measured, asked, scale, engine).write();
     measured.folder.file("composite.xml", &text)
 }
 
@@ -123,7 +157,10 @@ mod tests {
             sample("other", 1.0),
         ];
         let summary = table::tests::summary(suite, 0.0);
-        let test = test(&summary, &samples, suite, &suite.columns[0], Scale::Smoke);
+        let of = |engine| test(&summary, &samples, suite, &suite.columns[0], Scale::Smoke, engine);
+        assert_eq!(of(Engine::Pts).profile, "local/varmor-redis");
+        let test = of(Engine::Native);
+        assert_eq!(test.profile, "");
         let rows: Vec<&str> = test.entries.iter().map(|entry| entry.system.as_str()).collect();
         let labels: Vec<String> = conditions().into_iter().map(|row| row.label).collect();
         assert_eq!(rows, labels);

@@ -3,7 +3,7 @@
 mod anchors;
 mod files;
 mod overhead;
-mod suites;
+pub(super) mod suites;
 mod table;
 
 use std::process::ExitCode;
@@ -73,14 +73,14 @@ pub(super) fn run(settings: &Settings, only: &[Name]) -> Result<ExitCode> {
     let measured = programs.measure(settings)?;
     let (folder, summary) = (&measured.folder, &measured.summary);
     for suite in &programs.suites {
-        let table = table::Table::new(summary, suite, settings.scale);
+        let table = table::Table::new(summary, suite, settings.scale, settings.engine);
         folder.table(suite.name, &table.markdown(), &table.csv())?;
         print!("{}", table.markdown());
     }
     let (markdown, csv) = overhead::table(summary, &programs.suites);
     folder.table("overhead", &markdown, &csv)?;
     print!("{markdown}");
-    files::write(&measured, &programs.suites, settings.scale)?;
+    files::write(&measured, &programs.suites, settings.scale, settings.engine)?;
     println!("{}", folder.path().display());
     Ok(super::closing(&measured.kernel, &measured.problems))
 }

@@ -1,8 +1,8 @@
 //! The four suites of the comparison: their columns, what is run for each, and how much of it.
 
-use super::super::programs::suite::{Sense, Suite, column};
+use super::super::programs::suite::{Profile, Sense, Suite, column};
 
-pub(super) const APACHE: Suite = Suite {
+pub(in crate::bench::preset) const APACHE: Suite = Suite {
     name: "apache",
     title: "Phoronix-Apache",
     sense: Sense::Rate("Requests"),
@@ -25,9 +25,14 @@ pub(super) const APACHE: Suite = Suite {
     unproven: Some(
         "in a guest, from 200 connections on, a boot says up to 20 % for what costs nothing: how httpd spreads them differs",
     ),
+    profile: Some(Profile {
+        script: include_str!("profiles/apache.sh"),
+        differences: "1 or 5 seconds instead of 90, after 5 seconds in which httpd starts; wrk 4.1.0 instead of 4.2.0, with no more threads than \
+                      connections; Debian's httpd instead of 2.4.56; the page has 4,096 bytes",
+    }),
 };
 
-pub(super) const GIMP: Suite = Suite {
+pub(in crate::bench::preset) const GIMP: Suite = Suite {
     name: "gimp",
     title: "Phoronix-GIMP",
     sense: Sense::Time,
@@ -47,13 +52,18 @@ pub(super) const GIMP: Suite = Suite {
     unproven: Some(
         "in a guest, two cells of 32 cost half as much again: GIMP asks all its plug-ins anew now and then, and why is not known",
     ),
+    profile: Some(Profile {
+        script: include_str!("profiles/gimp.sh"),
+        differences: "1 or 4 photographs of 1600 by 1200, clouds that GIMP itself makes; what is timed is GIMP alone and not the start of the policy, in \
+                      hundredths of a second",
+    }),
 };
 
 /// Whole rounds of all connections: 1,024 commands of each.
 const ROUND_50: u32 = 50 * 1024;
 const ROUND_500: u32 = 500 * 1024;
 
-pub(super) const REDIS: Suite = Suite {
+pub(in crate::bench::preset) const REDIS: Suite = Suite {
     name: "redis",
     title: "Phoronix-Redis",
     sense: Sense::Rate("Requests"),
@@ -75,9 +85,14 @@ pub(super) const REDIS: Suite = Suite {
                   snapshot is written; Debian's redis with its allocator; the start of the client and its connections are counted too; one \
                   processor",
     unproven: None,
+    profile: Some(Profile {
+        script: include_str!("profiles/redis.sh"),
+        differences: "fewer requests than 50,000,000; `--save \"\"`, so that no snapshot is written; Debian's redis with its allocator. The client is \
+                      redis-benchmark, which sends more than it is asked to",
+    }),
 };
 
-pub(super) const SYSBENCH: Suite = Suite {
+pub(in crate::bench::preset) const SYSBENCH: Suite = Suite {
     name: "sysbench",
     title: "Phoronix-Sysbench",
     sense: Sense::Rate("MiB, events"),
@@ -92,6 +107,10 @@ pub(super) const SYSBENCH: Suite = Suite {
               --events=N cpu run` (primes up to 10,000)",
     differences: "a fixed number of events instead of 90 seconds; the start of the program is counted too; one processor",
     unproven: None,
+    profile: Some(Profile {
+        script: include_str!("profiles/sysbench.sh"),
+        differences: "a fixed number of events or MiB instead of 90 seconds",
+    }),
 };
 
-pub(super) const ALL: [&Suite; 4] = [&APACHE, &GIMP, &REDIS, &SYSBENCH];
+pub(in crate::bench::preset) const ALL: [&Suite; 4] = [&APACHE, &GIMP, &REDIS, &SYSBENCH];

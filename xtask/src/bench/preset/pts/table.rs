@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::{anchors, conditions};
 use crate::bench::{
     preset::{
-        Scale,
+        Engine, Scale, phoronix,
         programs::suite::{Column, Sense, Suite, rate, time},
     },
     record::{Cell, Summary, field},
@@ -15,14 +15,16 @@ pub(super) struct Table<'a> {
     summary: &'a Summary,
     suite: &'a Suite,
     scale: Scale,
+    engine: Engine,
 }
 
 impl<'a> Table<'a> {
-    pub(super) fn new(summary: &'a Summary, suite: &'a Suite, scale: Scale) -> Self {
+    pub(super) fn new(summary: &'a Summary, suite: &'a Suite, scale: Scale, engine: Engine) -> Self {
         Self {
             summary,
             suite,
             scale,
+            engine,
         }
     }
 
@@ -87,13 +89,26 @@ impl<'a> Table<'a> {
         );
         self.numbers(&mut text);
         self.overheads(&mut text);
+        let (command, differences) = self.what_is_run();
         let _ = write!(
             text,
-            "\n## What is run\n\n{}.\n\nNot as in the profile behind the comparison: {}.\n",
-            self.suite.command, self.suite.differences
+            "\n## What is run\n\n{command}.\n\nNot as in the profile behind the comparison: {differences}.\n"
         );
         self.anchors(&mut text);
         text
+    }
+
+    fn what_is_run(&self) -> (String, &str) {
+        match (self.engine, &self.suite.profile) {
+            (Engine::Pts, Some(profile)) => {
+                let name = phoronix::profile(self.suite);
+                let command = format!(
+                    "Profile `{name}` of our own, by the Phoronix Test Suite, once for each system in each order"
+                );
+                (command, profile.differences)
+            }
+            _ => (self.suite.command.to_owned(), self.suite.differences),
+        }
     }
 
     fn cells(&self) -> impl Iterator<Item = &Cell> {
@@ -159,7 +174,7 @@ impl<'a> Table<'a> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::{Scale, Table, conditions};
+    use super::{Engine, Scale, Table, conditions};
     use crate::bench::{
         preset::cells::tests::{cell, one_boot},
         preset::{programs::suite::Suite, pts::suites},
@@ -184,7 +199,7 @@ pub(super) mod tests {
     #[test]
     fn rates_are_units_for_a_billion_instructions() {
         let summary = summary(&suites::REDIS, 0.01);
-        let csv = Table::new(&summary, &suites::REDIS, Scale::Smoke).csv();
+        let csv = Table::new(&summary, &suites::REDIS, Scale::Smoke, Engine::Native).csv();
         let lines: Vec<&str> = csv.lines().collect();
         assert_eq!(
             lines[0],
@@ -204,7 +219,7 @@ pub(super) mod tests {
             }
         }
         summary.cells.retain(|cell| cell.column != "Enhance BPF");
-        let table = Table::new(&summary, &suites::SYSBENCH, Scale::Smoke);
+        let table = Table::new(&summary, &suites::SYSBENCH, Scale::Smoke, Engine::Native);
         let (markdown, csv) = (table.markdown(), table.csv());
         assert!(csv.contains("Seccomp,n/a (no filter),n/a (no filter)\n"), "{csv}");
         assert!(
@@ -220,7 +235,7 @@ pub(super) mod tests {
     #[test]
     fn verdicts_and_the_numbers_of_the_comparison_are_beside_the_table() {
         let summary = summary(&suites::SYSBENCH, 0.02_f64.ln_1p());
-        let text = Table::new(&summary, &suites::SYSBENCH, Scale::Smoke).markdown();
+        let text = Table::new(&summary, &suites::SYSBENCH, Scale::Smoke, Engine::Native).markdown();
         assert!(
             text.contains(
                 "| SysbenchCPU | Enhance BPF | 500000.0 | +2.000 | +2.000 to +2.000 | 0.000 | slower |"
@@ -231,5 +246,21 @@ pub(super) mod tests {
             text.contains("| AlwaysAllow BPF | 4026.519 | 2818.679 |"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn engine_tells_what_it_runs() {
+        let summary = summary(&suites::REDIS, 0.01);
+        let text = |engine| Table::new(&summary, &suites::REDIS, Scale::Smoke, engine).markdown();
+        let by_the_suite = text(Engine::Pts);
+        assert!(
+            by_the_suite.contains("Profile `local/varmor-redis`"),
+            "{by_the_suite}"
+        );
+        assert!(
+            by_the_suite.contains("redis-benchmark, which sends more"),
+            "{by_the_suite}"
+        );
+        assert!(!text(Engine::Native).contains("local/varmor-redis"));
     }
 }

@@ -21,6 +21,7 @@ mod spent;
 mod stage;
 mod systems;
 mod ubench;
+mod under;
 
 use std::{io::Read, path::Path, process::ExitCode};
 
@@ -41,6 +42,8 @@ enum Command {
     Measure(measure::Args),
     /// Becomes a command under an `AppArmor` profile or a seccomp filter
     Launch(launch::Args),
+    /// Becomes a command under a system of the plan
+    Under(under::Args),
     /// Prints what the kernel's `AppArmor` can do, as `apparmor_parser` reads it
     Features,
     /// Says that it runs and waits until its input ends
@@ -60,6 +63,7 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
         Command::Run => run::run()?,
         Command::Measure(args) => measure::measure(args)?,
         Command::Launch(args) => launch::launch(args)?,
+        Command::Under(args) => under::become_command(args)?,
         Command::Features => print!("{}", features::text(Path::new(features::FOLDER))?),
         Command::RedisClient(args) => programs::redis::client::run(args)?,
         Command::Echo => ubench::echo()?,

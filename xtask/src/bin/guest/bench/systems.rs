@@ -80,6 +80,14 @@ fn beside(policy: &str, known: &mut Known) -> Result<Neighbour> {
 }
 
 impl Active {
+    /// The words that start any command under it; none if it is no matter of how a process is started.
+    pub(super) fn launcher(&self) -> Option<&[String]> {
+        match self {
+            Self::Launched(words) => Some(words),
+            Self::Empty(_) | Self::Beside(_) => None,
+        }
+    }
+
     /// Runs the measuring process and returns what it says. A salt makes its environment longer.
     pub(super) fn measure(&self, salt: u32) -> Result<Vec<Line>> {
         let output = self.run(&["measure"], salt)?;
