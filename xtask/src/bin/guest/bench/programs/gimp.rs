@@ -8,6 +8,9 @@ use super::{Load, raw};
 
 /// Its settings and its list of plug-ins, which it makes in its first run. No run of a suite begins without them, so they stay.
 const HOME: &str = "/tmp/gimp";
+/// The same as they were after the first runs: each run leaves them a little different, and now and then so that the next one asks
+/// every plug-in anew, which is more than all its work.
+const KEPT: &str = "/tmp/gimp-kept";
 const PHOTOGRAPHS: &str = "/tmp/photographs";
 const SIZE: (u32, u32) = (1600, 1200);
 const QUALITY: &str = "0.9 0 1 0 \"\" 2 1 0 0";
@@ -36,6 +39,9 @@ impl Gimp {
                 ensure!(Path::new(&file).exists(), "gimp made no {file}");
             }
         }
+        if !Path::new(KEPT).exists() {
+            copy(Path::new(HOME), Path::new(KEPT))?;
+        }
         Ok(Self {
             folder: folder.to_owned(),
             edit,
@@ -57,7 +63,8 @@ impl Load for Gimp {
         for (from, to) in self.photographs() {
             fs::copy(&from, &to).with_context(|| format!("copy {from}"))?;
         }
-        Ok(())
+        fs::remove_dir_all(HOME).with_context(|| format!("empty {HOME}"))?;
+        copy(Path::new(KEPT), Path::new(HOME))
     }
 
     fn run(&mut self) -> Result<String> {
@@ -76,6 +83,21 @@ impl Load for Gimp {
         );
         Ok(changed)
     }
+}
+
+/// A folder with all that is in it.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from).with_context(|| format!("read {}", from.display()))? {
+        let entry = entry?;
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type()?.is_dir() {
+            copy(&from, &to)?;
+        } else {
+            fs::copy(&from, &to).with_context(|| format!("copy {}", from.display()))?;
+        }
+    }
+    Ok(())
 }
 
 fn gimp(script: &str) -> Result<String> {
