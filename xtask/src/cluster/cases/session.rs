@@ -141,7 +141,15 @@ impl Session {
 
     /// A command that must be refused by the kernel: that it merely fails is not enough.
     pub(super) fn is_denied(&self, namespace: &str, what: &str, command: &[&str]) -> Result<()> {
-        let said = self.exec(namespace, what, command)?;
+        let mut said = self.exec(namespace, what, command)?;
+        // kubectl tells 0 where a busy node closes the stream before its exit code was read; what the command wrote tells that it
+        // failed. So it is asked again until it has an exit code: a denial is both.
+        for _ in 1..ATTEMPTS {
+            if !(said.success && is_refusal(&said)) {
+                break;
+            }
+            said = self.exec(namespace, what, command)?;
+        }
         let all = said.all();
         if said.success {
             bail!(
@@ -149,8 +157,7 @@ impl Session {
                 command.join(" ")
             );
         }
-        let refused = ["operation not permitted", "permission denied"];
-        if !refused.iter().any(|words| all.to_lowercase().contains(words)) {
+        if !is_refusal(&said) {
             bail!(
                 "`{}` in {namespace}/{what} failed, but was not refused: {all}",
                 command.join(" ")
@@ -230,6 +237,14 @@ impl Session {
         }
         println!("---");
     }
+}
+
+/// Whether a command wrote that the kernel refused what it wanted.
+fn is_refusal(said: &Said) -> bool {
+    let all = said.all().to_lowercase();
+    ["operation not permitted", "permission denied"]
+        .iter()
+        .any(|words| all.contains(words))
 }
 
 /// A pod that sees what a node sees.
