@@ -119,6 +119,13 @@ pub(super) fn compared(mode: &str, enforcer: &str) -> System {
     }
 }
 
+/// The system of the comparison with this name, such as `RuntimeDefault-BPF`.
+pub(super) fn of_comparison(name: &str) -> Option<System> {
+    comparison::policy(name)?;
+    let (mode, enforcer) = name.split_once('-')?;
+    Some(compared(mode, enforcer))
+}
+
 /// The product with so many rules of each kind.
 pub(super) fn protected(rules: usize) -> System {
     System {
@@ -204,7 +211,15 @@ fn write_all<'a>(
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{NOTHING, all};
+    use super::{NOTHING, all, of_comparison};
+
+    #[test]
+    fn rows_of_the_comparison_are_systems_of_their_own() {
+        let system = of_comparison("RuntimeDefault-BPF").expect("a row of the comparison");
+        assert_eq!(system.name, "RuntimeDefault-BPF");
+        assert!(of_comparison("protected-8").is_none());
+        assert!(all().iter().all(|system| of_comparison(&system.name).is_none()));
+    }
 
     #[test]
     fn systems_have_distinct_names_and_begin_with_nothing() {
