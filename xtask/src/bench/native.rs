@@ -86,9 +86,11 @@ impl Room {
         for share in &own {
             room.put(share)?;
         }
-        let shell = place.join("bin/sh");
-        if !shell.exists() {
-            symlink("busybox", &shell).with_context(|| format!("link {}", shell.display()))?;
+        for applet in ["sh", "true"] {
+            let link = place.join("bin").join(applet);
+            if !link.exists() {
+                symlink("busybox", &link).with_context(|| format!("link {}", link.display()))?;
+            }
         }
         workspace::write_file(&place.join("etc/passwd"), USERS)?;
         workspace::write_file(&place.join("etc/group"), GROUPS)?;

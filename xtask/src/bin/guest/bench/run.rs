@@ -78,8 +78,11 @@ pub(super) fn run() -> Result<()> {
     Ok(())
 }
 
-/// On a machine at its own work nothing is prepared for operations, and nobody waits for its kernel to be quiet.
+/// On a machine at its own work nobody waits for its kernel to be quiet.
 fn in_time(plan: &Plan) -> Result<()> {
+    if !plan.operations.iter().all(programs::is_one) {
+        stage::prepare()?;
+    }
     let mut known = systems::Known::new();
     for system in &plan.systems {
         let measured = systems::activate(&system.setup, &mut known).and_then(|active| {
