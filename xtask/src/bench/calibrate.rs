@@ -54,14 +54,7 @@ pub(super) fn command(args: &Args) -> Result<ExitCode> {
         Condition::new(NOTHING, systems::nothing(NOTHING)),
         Condition::new(NOTHING_AGAIN, systems::nothing(NOTHING_AGAIN)),
     ];
-    let workloads: Vec<Workload> = chosen
-        .iter()
-        .map(|operation| Workload {
-            operation: operation.name,
-            title: operation.does,
-            units: 1,
-        })
-        .collect();
+    let workloads: Vec<Workload> = chosen.iter().map(|operation| Workload::of(operation)).collect();
     let release = reports.first().map(|report| report.release.clone());
     let release = release.unwrap_or_default();
     let kernel = match backend {

@@ -1,6 +1,7 @@
 //! Turns boots into cells: every workload under every system, against the first system of the same boot.
 
 use crate::bench::{
+    operations::Operation,
     protocol::System,
     record::{Cell, Sample},
     report::Report,
@@ -33,6 +34,17 @@ pub(in crate::bench) struct Workload {
     pub(in crate::bench) title: &'static str,
     /// Units of work in one repetition.
     pub(in crate::bench) units: u32,
+}
+
+impl Workload {
+    /// One operation of `bench hooks` as a row.
+    pub(in crate::bench) fn of(operation: &Operation) -> Self {
+        Self {
+            operation: operation.name,
+            title: operation.does,
+            units: 1,
+        }
+    }
 }
 
 /// Every workload under every condition.

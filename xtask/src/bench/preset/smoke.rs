@@ -47,14 +47,7 @@ pub(super) fn run(settings: &Settings) -> Result<ExitCode> {
         .iter()
         .filter_map(|name| operations::find(name))
         .collect();
-    let workloads: Vec<Workload> = chosen
-        .iter()
-        .map(|operation| Workload {
-            operation: operation.name,
-            title: operation.does,
-            units: 1,
-        })
-        .collect();
+    let workloads: Vec<Workload> = chosen.iter().map(|operation| Workload::of(operation)).collect();
     let names = conditions.iter().map(|condition| condition.system.clone());
     let plan = Plan {
         systems: names.chain([systems::nothing(NOTHING_AGAIN)]).collect(),
