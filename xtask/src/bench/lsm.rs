@@ -199,24 +199,31 @@ fn middle(values: &[f64]) -> f64 {
     median(values).unwrap_or(f64::NAN)
 }
 
-/// The file that lsm-perf writes.
-fn csv(conditions: &[Condition], runs: u32) -> String {
+/// The file that lsm-perf writes, of rows in its order: kernel path, round, the values of the runs.
+pub(super) fn file<'a>(runs: u32, rows: impl Iterator<Item = (String, u32, &'a [f64])>) -> String {
     let mut text = "kernel path,round".to_owned();
     for run in 0..runs {
         let _ = write!(text, ",run {run}");
     }
     text.push('\n');
-    let rounds = conditions.first().map_or(0, |condition| condition.values.len());
-    for round in 0..rounds {
-        for condition in conditions {
-            let _ = write!(text, "{},{round}", condition.path);
-            for value in &condition.values[round] {
-                let _ = write!(text, ",{value:.0}");
-            }
-            text.push('\n');
+    for (path, round, values) in rows {
+        let _ = write!(text, "{path},{round}");
+        for value in values {
+            let _ = write!(text, ",{value:.0}");
         }
+        text.push('\n');
     }
     text
+}
+
+fn csv(conditions: &[Condition], runs: u32) -> String {
+    let rounds = conditions.first().map_or(0, |condition| condition.values.len());
+    let of_round = |(round, number): (usize, u32)| {
+        conditions
+            .iter()
+            .map(move |condition| (condition.path.clone(), number, condition.values[round].as_slice()))
+    };
+    file(runs, (0..rounds).zip(0..).flat_map(of_round))
 }
 
 /// A row for each kernel, against the fastest.

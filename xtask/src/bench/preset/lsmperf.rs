@@ -13,6 +13,7 @@ use crate::{
     bench::{
         hooks::{self, Room},
         kept::Kept,
+        lsm,
         protocol::{Clock, Plan, Work},
         record::{Cell, Sample, Summary, field},
         report::Report,
@@ -179,21 +180,12 @@ fn microseconds(instructions: f64) -> f64 {
     (instructions * 1000.0).round()
 }
 
-/// The file that lsm-perf writes.
 fn csv(rounds: &[Round], runs: u32) -> String {
-    let mut text = "kernel path,round".to_owned();
-    for run in 0..runs {
-        let _ = write!(text, ",run {run}");
-    }
-    text.push('\n');
-    for round in rounds.iter().filter(|round| !round.again) {
-        let _ = write!(text, "{},{}", round.path(), round.number);
-        for value in &round.values {
-            let _ = write!(text, ",{value:.0}");
-        }
-        text.push('\n');
-    }
-    text
+    let rounds = rounds.iter().filter(|round| !round.again);
+    lsm::file(
+        runs,
+        rounds.map(|round| (round.path(), round.number, round.values.as_slice())),
+    )
 }
 
 fn summary(settings: &Settings, kernels: &[Series], all: &[Round]) -> Summary {
