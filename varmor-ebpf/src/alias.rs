@@ -179,7 +179,13 @@ pub extern "C" fn look(cursor: u64, dentry: u64, number: u32, artefact_request: 
         return collected;
     }
     let mount = cursor + u64::from(MOUNT_VFSMOUNT.load());
-    climb(dentry, mount, number, artefact_request, collected & !SEEN) | SEEN
+    climb(
+        dentry,
+        mount,
+        u64::from(number),
+        artefact_request,
+        collected & !SEEN,
+    ) | SEEN
 }
 
 /// 1 if the mount of a cursor shows the object: its root is the object or a folder above it.

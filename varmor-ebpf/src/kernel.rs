@@ -124,6 +124,14 @@ pub fn scalar(base: Typed, offset: u32) -> Option<u64> {
     (failed == 0).then_some(value)
 }
 
+/// A typed pointer as a plain number, on kernels with casts and without: written to the stack, and read from there by the
+/// helper. Zero, which is no address, if that fails.
+#[inline(always)]
+pub fn as_number(pointer: Typed) -> u64 {
+    let slot = pointer;
+    word_or_zero(&raw const slot as u64)
+}
+
 /// Hook argument `N` as a plain number, which the verifier does not assume to be a valid pointer.
 ///
 /// From 6.4 on the verifier takes every pointer argument of an LSM hook as non-NULL and deletes a check of ours

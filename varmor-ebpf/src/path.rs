@@ -7,7 +7,7 @@ use varmor_common::{
     abi::{
         AAFS_MAGIC, FAULT_DEPTH, FAULT_DETACHED, FAULT_DISCONNECTED, FAULT_READ, FAULT_TABLE, MASK_ALLOW,
         MAX_DEPTH, PERM_APPEND, PERM_READ, PERM_STRUCT, PERM_WRITE, PROFILE_FILESYSTEMS, STATE_EMITS,
-        STATE_ENDS, STATE_GLOBS, STATE_MOVES, patch,
+        STATE_ENDS, STATE_GLOBS, STATE_LATE_GLOBS, STATE_MOVES, patch,
     },
     matcher::{filesystem_step, filesystem_symbol, merge},
 };
@@ -15,14 +15,14 @@ use varmor_common::{
 use crate::{
     field::{cast, half, number, pointer, word, word_of},
     identity::Subject,
-    kernel::{Typed, probe, scalar, word_or_zero},
+    kernel::{Typed, as_number, probe, scalar, word_or_zero},
     maps::{self, state},
     name::{INLINE_NAME, Name, hash_long, inline_hash, known_symbol, parent_of, symbol_of},
     offsets::{
         ANONYMOUS_BY, DENTRY_NAME, HASH_KEY, HAVE_CAST, ID_MNTNS, ID_MOUNT, ID_VFSMOUNT, MNTNS_INUM,
         MNTNS_SEQ, MOUNT_NAMESPACE, MOUNT_PARENT, MOUNT_VFSMOUNT, VFSMOUNT_ROOT,
     },
-    step::{NO_SYMBOL, Transitions, advance, enter, gather, may_have, step},
+    step::{NO_SYMBOL, Transitions, advance, advance_by_name, enter, gather, may_have, step},
 };
 
 /// Collected emissions of a file walk: masks in bits 0..24, a fault in bits 24..32, the site above.
@@ -72,10 +72,13 @@ pub fn walk(subject: &Subject, mount: Typed, mount_address: u64, dentry: Typed, 
     let profile = subject.profile;
     let artefact = subject.artefact;
     let key = HASH_KEY.load();
-    let mut state = profile.file_start;
-    let mut facts = profile.file_start_flags;
+    // The state's number above its flags, as `advance` returns them.
+    let mut at = u64::from(profile.file_start) << 32 | u64::from(profile.file_start_flags);
     let mut collected = 0u64;
     let mut dentry = dentry;
+    // The dentry whose globs wait, and the state before it; 0, which never has globs, if none wait.
+    let mut held = dentry;
+    let mut before = 0u32;
     let mut depth = 0;
     let mut at_root = false;
     // SAFETY: `mount` and `dentry` are BTF pointers.
@@ -104,24 +107,26 @@ pub fn walk(subject: &Subject, mount: Typed, mount_address: u64, dentry: Typed, 
             hash_long(name, length as u32)
         };
         let candidate = may_have(artefact, profile, symbol);
-        if candidate || facts & (STATE_GLOBS | STATE_MOVES) != 0 {
-            let mut name = 0;
-            if facts & STATE_GLOBS != 0 {
-                let Some(address) = scalar(dentry, DENTRY_NAME.load()) else {
-                    break;
-                };
-                name = address;
+        if candidate && before != 0 {
+            at = late(artefact, before, as_number(held));
+            if at == 0 {
+                break;
             }
+        }
+        before = late_from(at);
+        held = dentry;
+        if candidate || at as u32 & (STATE_GLOBS | STATE_MOVES) != 0 {
             let symbol = if candidate { symbol } else { NO_SYMBOL };
-            // Read again: to keep what each branch of the hash knows about the length would keep the verifier's
-            // states apart.
-            // SAFETY: as above.
-            let length = unsafe { half::<{ patch::DENTRY_NAME_LEN }>(dentry) } as u32;
-            let next = advance(artefact, state, symbol, name, length);
-            state = (next >> 32) as u32;
-            facts = next as u32;
-            if facts & STATE_EMITS != 0 {
-                collected = enter(artefact, state, collected, request);
+            if at as u32 & STATE_GLOBS != 0 {
+                at = advance_by_name(artefact, (at >> 32) as u32, symbol, as_number(dentry));
+                if at == 0 {
+                    break;
+                }
+            } else {
+                at = advance(artefact, (at >> 32) as u32, symbol);
+            }
+            if at as u32 & STATE_EMITS != 0 {
+                collected = enter(artefact, (at >> 32) as u32, collected, request);
             }
         }
         dentry = parent;
@@ -139,22 +144,53 @@ pub fn walk(subject: &Subject, mount: Typed, mount_address: u64, dentry: Typed, 
         let magic = unsafe { word::<{ patch::SB_MAGIC }>(pointer::<{ patch::DENTRY_SB }>(dentry)) };
         // AppArmor's own filesystem is never mounted anywhere: its place is all the path that it has.
         if magic == AAFS_MAGIC || may_have(artefact, profile, filesystem_symbol(key, magic)) {
+            if before != 0 {
+                at = late(artefact, before, as_number(held));
+                if at == 0 {
+                    return fault(false, FAULT_READ);
+                }
+                before = 0;
+            }
             let Some(address) = scalar(mount, VFSMOUNT_ROOT.load()) else {
                 return fault(false, FAULT_READ);
             };
-            collected = filesystem(address, state, pack(artefact, request), collected, magic);
+            let said = pack(artefact, request);
+            collected = filesystem(address, (at >> 32) as u32, said, collected, magic);
             if magic == AAFS_MAGIC || fault_of(collected) != 0 {
                 return collected;
             }
         }
     }
-    let said = pack(artefact, request) | FACTS_KNOWN | u64::from(facts) << FACTS_SHIFT;
-    climb(0, mount_address, state, said, collected)
+    let said = pack(artefact, request) | FACTS_KNOWN | (at & 0xff) << FACTS_SHIFT;
+    let waits = if before != 0 { as_number(held) } else { 0 };
+    climb(
+        waits,
+        mount_address,
+        u64::from(before) << 32 | at >> 32,
+        said,
+        collected,
+    )
 }
 
 /// Flag in the `artefact_request` argument: it holds the flags of the state that the climb begins with.
 const FACTS_KNOWN: u64 = 1 << 62;
 const FACTS_SHIFT: u32 = 48;
+
+/// The state, if its globs wait; else 0, which never has any.
+#[inline(always)]
+const fn late_from(at: u64) -> u32 {
+    if at as u32 & STATE_LATE_GLOBS != 0 {
+        (at >> 32) as u32
+    } else {
+        0
+    }
+}
+
+/// From the state before `dentry`, whose globs have waited; 0 if its name cannot be read.
+#[inline(always)]
+fn late(artefact: u32, before: u32, dentry: u64) -> u64 {
+    advance_by_name(artefact, before, symbol_of(dentry), dentry)
+}
 
 /// The `artefact_request` argument of the climbing functions.
 #[inline(always)]
@@ -215,21 +251,26 @@ pub extern "C" fn filesystem(
 }
 
 /// Climbs from `dentry` on `mount` (0 = from the mount's root) to the root of the mount tree, all by address,
-/// and adds what the final state says at the root.
+/// and adds what the final state says at the root. With a state in the high half of `number` the climb begins at the
+/// mount's root, and `dentry` is the one below whose globs wait, from that state.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub extern "C" fn climb(dentry: u64, mount: u64, number: u32, artefact_request: u64, collected: u64) -> u64 {
+pub extern "C" fn climb(dentry: u64, mount: u64, number: u64, artefact_request: u64, collected: u64) -> u64 {
     let artefact = artefact_request as u32;
     let request = (artefact_request >> 32) as u32 & 0xff;
     let classes = artefact_request & COLLECT_CLASSES != 0;
     // The state's number above its flags, as `advance` returns them: one word of the stack instead of two.
-    let mut at = u64::from(number) << 32 | (artefact_request >> FACTS_SHIFT) & 0xff;
+    let mut at = number << 32 | (artefact_request >> FACTS_SHIFT) & 0xff;
     if artefact_request & FACTS_KNOWN == 0 {
-        let Some(first) = state(artefact, number) else {
+        let Some(first) = state(artefact, number as u32) else {
             return fault(classes, FAULT_TABLE);
         };
-        at = u64::from(number) << 32 | u64::from(first.flags);
+        at = number << 32 | u64::from(first.flags);
     }
+    // The dentry whose globs wait, and the state before it, if there is one.
+    let mut held = dentry;
+    let mut before = (number >> 32) as u32;
+    let mut dentry = if before == 0 { dentry } else { 0 };
     let mut collected = collected;
     let mut own = mount - u64::from(MOUNT_VFSMOUNT.load());
     let mut root = 0;
@@ -239,7 +280,6 @@ pub extern "C" fn climb(dentry: u64, mount: u64, number: u32, artefact_request: 
         };
         root = address;
     }
-    let mut dentry = dentry;
     // 64 bits wide: 6.1 does not know what a spilled 32-bit counter holds.
     let mut depth = 0u64;
     let mut done = false;
@@ -270,17 +310,23 @@ pub extern "C" fn climb(dentry: u64, mount: u64, number: u32, artefact_request: 
             return fault(classes, FAULT_DISCONNECTED);
         }
         let symbol = known_symbol(artefact, dentry);
-        if symbol != NO_SYMBOL || at as u32 & (STATE_GLOBS | STATE_MOVES) != 0 {
-            let mut name = 0;
-            let mut length = 0;
-            if at as u32 & STATE_GLOBS != 0 {
-                let Some(fields) = Name::read(dentry) else {
-                    return fault(classes, FAULT_READ);
-                };
-                name = fields.name;
-                length = fields.length;
+        if symbol != NO_SYMBOL && before != 0 {
+            at = late(artefact, before, held);
+            if at == 0 {
+                return fault(classes, FAULT_READ);
             }
-            at = advance(artefact, (at >> 32) as u32, symbol, name, length);
+        }
+        before = late_from(at);
+        held = dentry;
+        if symbol != NO_SYMBOL || at as u32 & (STATE_GLOBS | STATE_MOVES) != 0 {
+            if at as u32 & STATE_GLOBS != 0 {
+                at = advance_by_name(artefact, (at >> 32) as u32, symbol, dentry);
+                if at == 0 {
+                    return fault(classes, FAULT_READ);
+                }
+            } else {
+                at = advance(artefact, (at >> 32) as u32, symbol);
+            }
             if at as u32 & STATE_EMITS != 0 {
                 collected = gather(artefact_request, (at >> 32) as u32, collected);
             }
@@ -441,7 +487,7 @@ pub extern "C" fn climb_as(dentry: u64, mount: u64, name: u64, length: u64, arte
         return fault(false, FAULT_TABLE);
     };
     let collected = merge(0, record.now, record.now_site, request);
-    climb(folder, mount, number, artefact_request, collected)
+    climb(folder, mount, u64::from(number), artefact_request, collected)
 }
 
 /// A file can be mounted over the place of another, and that place be a mount's root again: the outermost of these mounts,
@@ -479,7 +525,7 @@ pub extern "C" fn masks_of(dentry: u64, mount: u64, start: u32, artefact_request
     if folder == dentry {
         return disconnected(mount);
     }
-    climb(dentry, mount, start, artefact_request, 0)
+    climb(dentry, mount, u64::from(start), artefact_request, 0)
 }
 
 /// The classes of an object: as [`climb`] with `COLLECT_CLASSES`, and none for what the kernel keeps outside of any
@@ -487,11 +533,11 @@ pub extern "C" fn masks_of(dentry: u64, mount: u64, start: u32, artefact_request
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn classes_of(dentry: u64, mount: u64, start: u32, artefact_request: u64) -> u64 {
-    let Some(leaf) = Name::read(dentry) else {
+    let Some(folder) = parent_of(dentry) else {
         return fault(true, FAULT_READ);
     };
-    if leaf.parent == dentry {
+    if folder == dentry {
         return 0;
     }
-    climb(dentry, mount, start, artefact_request, 0)
+    climb(dentry, mount, u64::from(start), artefact_request, 0)
 }

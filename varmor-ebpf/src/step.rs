@@ -1,13 +1,17 @@
 //! One step of the path automaton, over the tables of one artefact.
 
 use varmor_common::{
-    abi::{Descriptor, FILTER, FILTER_SEVERAL, GLOB_DEAD, GLOB_START, STATE_ENDS, STATE_GLOBS, Transition},
+    abi::{
+        Descriptor, FILTER, FILTER_SEVERAL, GLOB_DEAD, GLOB_START, STATE_ENDS, STATE_GLOBS, STATE_LATE_GLOBS,
+        Transition,
+    },
     matcher::{Tables, class_symbol, filter, glob_step, merge, next},
 };
 
 use crate::{
     kernel::{mask, probe},
     maps::{self, state},
+    name::Name,
     offsets::HASH_KEY,
     path::COLLECT_CLASSES,
 };
@@ -58,17 +62,34 @@ impl Tables for Transitions {
 /// A symbol that no rule has: the step takes the default.
 pub const NO_SYMBOL: u64 = 0;
 
-/// The state after one component in the high half, its flags in the low half. A function of its own, like `enter`: the
-/// verifier walks through it once and not in every round of the walk.
+/// The state after one component in the high half, its flags in the low half, where no glob is asked. A function of its
+/// own, like `enter`: the verifier walks through it once and not in every round of the walk.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub extern "C" fn advance(artefact: u32, from: u32, symbol: u64, name: u64, length: u32) -> u64 {
+pub extern "C" fn advance(artefact: u32, from: u32, symbol: u64) -> u64 {
+    advanced(artefact, from, symbol, 0, 0)
+}
+
+#[inline(always)]
+fn advanced(artefact: u32, from: u32, symbol: u64, name: u64, length: u32) -> u64 {
     let next = next_state(artefact, from, symbol, name, length);
     match state(artefact, next) {
         Some(record) => u64::from(next) << 32 | u64::from(record.flags),
         // State 0 says nothing and stays; the walk's end finds that the table is damaged.
         None => u64::from(STATE_ENDS),
     }
+}
+
+/// As [`advance`] with the globs, from the state before the name of `dentry`, which has this symbol. 0, which is no state
+/// with its flags, if the name cannot be read.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn advance_by_name(artefact: u32, from: u32, symbol: u64, dentry: u64) -> u64 {
+    let Some(Name { name, length, .. }) = Name::read(dentry) else {
+        return 0;
+    };
+    // Not a call of `advance`, nor of what makes the symbol: each frame takes 32 bytes of stack at least.
+    advanced(artefact, from, symbol, name, length)
 }
 
 /// Adds what a state says when it is entered.
@@ -96,7 +117,7 @@ pub extern "C" fn gather(artefact_request: u64, number: u32, collected: u64) -> 
     }
 }
 
-/// The state after one component; `name` (an address) is only read when the state has glob children.
+/// The state after one component; `name` (an address, 0 = the globs wait) is only read when the state has glob children.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn step(artefact: u32, number: u32, symbol: u64, name: u64, length: u32) -> u32 {
@@ -108,14 +129,19 @@ fn next_state(artefact: u32, number: u32, symbol: u64, name: u64, length: u32) -
     let Some(record) = state(artefact, number) else {
         return 0;
     };
-    if symbol == NO_SYMBOL && record.flags & STATE_GLOBS == 0 {
+    let has_globs = name != 0 && record.flags & (STATE_GLOBS | STATE_LATE_GLOBS) != 0;
+    if symbol == NO_SYMBOL && !has_globs {
         return record.default;
     }
     let Some(transitions) = maps::TRANSITIONS.get(artefact) else {
         return record.default;
     };
     next(&Transitions(transitions), number, record, symbol, || {
-        let class = glob_class(artefact, name, length);
+        let class = if name == 0 {
+            0
+        } else {
+            glob_class(artefact, name, length)
+        };
         (class != 0).then(|| class_symbol(HASH_KEY.load(), class as u32))
     })
 }

@@ -334,8 +334,8 @@ fn write_records(text: &mut String, agent: &Agent) -> std::fmt::Result {
         writeln!(
             text,
             "violations of AppArmor and seccomp from the {source}; lost: {} overruns, {} in gaps of the log, {} in the \
-             kernel, {} in the queue, {} unreadable",
-            lost.overruns, lost.log_gaps, lost.kernel, lost.queue, lost.unreadable
+             kernel, {} in the queue, {} unreadable, {} of seccomp whose process was gone",
+            lost.overruns, lost.log_gaps, lost.kernel, lost.queue, lost.unreadable, lost.gone
         )?;
     }
     for (output, lost) in agent.lost_by_output.iter().filter(|(_, lost)| *lost > 0) {

@@ -44,6 +44,8 @@ pub struct Pod {
     pub labels: BTreeMap<String, String>,
     /// Names of the containers that annotations take out of every BPF profile.
     pub unconfined: BTreeSet<String>,
+    /// By name of a container: the BPF profile that admission has given it, which may not have come to this node yet.
+    pub promised: BTreeMap<String, String>,
 }
 
 impl Container {

@@ -25,6 +25,8 @@ pub(super) const SANDBOX_METADATA: &str = "io.cri-containerd.sandbox.metadata";
 /// Before the name of a container, in annotations of a pod.
 const BPF_ANNOTATION: &str = "container.bpf.security.beta.varmor.org/";
 const UNCONFINED: &str = "unconfined";
+/// Before the name of a profile.
+const LOCAL: &str = "localhost/";
 pub(super) const NERDCTL_NAME_LABEL: &str = "nerdctl/name";
 
 /// The part of containerd's container object that is needed.
@@ -38,6 +40,8 @@ pub(super) struct Object {
     pub(super) has_mounts: bool,
     /// Of a sandbox: names of the containers that annotations of the pod take out of every BPF profile.
     pub(super) unconfined: BTreeSet<String>,
+    /// Of a sandbox, by name of a container: the BPF profile that an annotation of the pod names.
+    pub(super) promised: BTreeMap<String, String>,
 }
 
 /// What kind of container it is.
@@ -116,6 +120,7 @@ impl Object {
                 .iter()
                 .any(|namespace| namespace.r#type == "mount" && namespace.path.is_empty()),
             unconfined: BTreeSet::new(),
+            promised: BTreeMap::new(),
         }
     }
 
@@ -123,11 +128,16 @@ impl Object {
     pub(super) fn with_sandbox(mut self, metadata: &[u8]) -> Self {
         // Without it nothing is taken out, which is the safe side.
         let stored = serde_json::from_slice::<Stored>(metadata).unwrap_or_default();
-        let annotations = stored.metadata.config.annotations.into_iter();
-        self.unconfined = annotations
-            .filter(|(_, value)| value == UNCONFINED)
-            .filter_map(|(key, _)| key.strip_prefix(BPF_ANNOTATION).map(|name| clean(name, MAX_NAME)))
-            .collect();
+        for (key, value) in stored.metadata.config.annotations {
+            let Some(name) = key.strip_prefix(BPF_ANNOTATION).map(|name| clean(name, MAX_NAME)) else {
+                continue;
+            };
+            if value == UNCONFINED {
+                self.unconfined.insert(name);
+            } else if let Some(profile) = value.strip_prefix(LOCAL) {
+                self.promised.insert(name, clean(profile, MAX_NAME));
+            }
+        }
         self
     }
 
@@ -186,6 +196,9 @@ impl Object {
             labels: sandbox.map(|sandbox| sandbox.labels.clone()).unwrap_or_default(),
             unconfined: sandbox
                 .map(|sandbox| sandbox.unconfined.clone())
+                .unwrap_or_default(),
+            promised: sandbox
+                .map(|sandbox| sandbox.promised.clone())
                 .unwrap_or_default(),
         }
     }
@@ -250,13 +263,17 @@ mod tests {
     }
 
     #[test]
-    fn annotations_of_a_pod_take_containers_out() {
+    fn annotations_of_a_pod_take_containers_out_and_promise_profiles() {
         // As containerd 1.6 writes it, shortened.
         let stored = br#"{"Version":"v1","Metadata":{"ID":"s1","Name":"web_demo","Config":{"metadata":{"name":"web"},
             "annotations":{"container.bpf.security.beta.varmor.org/init":"unconfined",
             "container.bpf.security.beta.varmor.org/main":"localhost/varmor-demo-p","other":"unconfined"}}}}"#;
         let sandbox = Object::new("s1", "i", [], b"{}").with_sandbox(stored);
         assert_eq!(sandbox.unconfined.into_iter().collect::<Vec<_>>(), ["init"]);
+        assert_eq!(
+            sandbox.promised,
+            [("main".to_owned(), "varmor-demo-p".to_owned())].into()
+        );
         assert!(
             Object::new("s1", "i", [], b"{}")
                 .with_sandbox(b"no JSON")

@@ -186,6 +186,7 @@ fn losses(registry: &mut Registry, status: &Status) {
         ("audit-kernel", lost.kernel),
         ("audit-queue", lost.queue),
         ("audit-unreadable", lost.unreadable),
+        ("audit-gone", lost.gone),
     ]);
     for (output, count) in &status.lost_by_output {
         kinds.insert(output, *count);

@@ -24,6 +24,9 @@ pub const MASK_ALLOW: u32 = 16;
 pub const STATE_EMITS: u32 = 1;
 /// The state has name-glob children: a component without a literal transition goes through the glob automaton.
 pub const STATE_GLOBS: u32 = 1 << 1;
+/// As `STATE_GLOBS`, but all that the globs lead to waits for a name that the rules spell out: a component goes through
+/// the glob automaton only once its folder's name turns out to be one, or where the walk looks at a filesystem's root.
+pub const STATE_LATE_GLOBS: u32 = 1 << 6;
 /// No further component or root can say anything: the walk may stop matching.
 pub const STATE_SINK: u32 = 1 << 2;
 /// A symbol without a transition here takes the transition of `default`, if that state has one.

@@ -4,6 +4,7 @@
 //! the form `/**/name` are finished there. What has to stay pending (`/dir/**`) is stored once and inherited.
 
 mod filesystem;
+mod late;
 mod nodes;
 mod subset;
 

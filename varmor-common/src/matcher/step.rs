@@ -1,7 +1,8 @@
 //! One step of the path automaton, and what the emissions on the way mean in the end.
 
 use crate::abi::{
-    GLOB_DEAD, GlobRow, MASK_ALLOW, MASK_AUDIT, MASK_DENY, STATE_GLOBS, STATE_INHERITS, State, Transition,
+    GLOB_DEAD, GlobRow, MASK_ALLOW, MASK_AUDIT, MASK_DENY, STATE_GLOBS, STATE_INHERITS, STATE_LATE_GLOBS,
+    State, Transition,
 };
 
 const PERMISSIONS: u64 = 0xff;
@@ -20,7 +21,8 @@ pub trait Tables {
 ///
 /// A name with a literal transition takes it (the compiler has merged the globs that the name also matches);
 /// any other name takes the transition of its glob class if the state has glob children; else the default.
-/// `class` is called at most once and gives the glob class as a symbol, or `None` for no class.
+/// `class` is called at most once and gives the glob class as a symbol, or `None` for no class. A walk that comes back
+/// to the globs of a state with `STATE_LATE_GLOBS` says `None` at first.
 #[inline(always)]
 pub fn next<T: Tables>(
     tables: &T,
@@ -34,7 +36,7 @@ pub fn next<T: Tables>(
     {
         return next;
     }
-    if record.flags & STATE_GLOBS != 0
+    if record.flags & (STATE_GLOBS | STATE_LATE_GLOBS) != 0
         && let Some(symbol) = class()
         && let Some(next) = own_or_inherited(tables, state, record, symbol)
     {

@@ -9,7 +9,8 @@ use super::{
 };
 use crate::abi::{
     FILTER, FILTER_SEVERAL, MASK_AUDIT, MASK_DENY, NetTest, PERM_ALL, PERM_WRITE, Point, STATE_EMITS,
-    STATE_SINK, State, Transition, VERDICT_ALLOW, VERDICT_ANYWHERE, VERDICT_AUDIT, VERDICT_DENY,
+    STATE_LATE_GLOBS, STATE_SINK, State, Transition, VERDICT_ALLOW, VERDICT_ANYWHERE, VERDICT_AUDIT,
+    VERDICT_DENY,
 };
 use crate::compile::bpf::Artefact;
 
@@ -297,7 +298,14 @@ impl<'a> Walk<'a> {
     fn path(&self, path: &PathView, start: u32, collect: impl Fn(u64, u64, u32) -> u64) -> u64 {
         let mut collected = 0;
         let mut state = start;
+        // A state and the name behind it whose globs wait: the walk has taken the default.
+        let mut held: Option<(u32, &[u8])> = None;
         for depth in 0..=path.names.len() {
+            if path.filesystems.iter().any(|root| root.depth == depth)
+                && let Some((before, name)) = held.take()
+            {
+                state = self.step(before, name);
+            }
             for root in path.filesystems.iter().filter(|root| root.depth == depth) {
                 let mut side = state;
                 for name in &root.above {
@@ -310,9 +318,20 @@ impl<'a> Walk<'a> {
                 }
             }
             let Some(name) = path.names.get(depth) else { break };
-            state = self.step(state, name);
+            let symbol = name_hash(self.key, name);
+            if let Some((before, name)) = held.take()
+                && self.may_have(symbol)
+            {
+                state = self.step(before, name);
+            }
+            if self.state(state).flags & STATE_LATE_GLOBS == 0 {
+                state = self.step(state, name);
+            } else {
+                held = Some((state, name));
+                state = next(self, state, self.state(state), symbol, || None);
+            }
             collected = self.enter(state, collected, &collect);
-            if self.state(state).flags & STATE_SINK != 0 {
+            if held.is_none() && self.state(state).flags & STATE_SINK != 0 {
                 return collected;
             }
         }

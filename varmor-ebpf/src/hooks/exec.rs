@@ -8,7 +8,7 @@ use aya_ebpf::{macros::lsm, programs::LsmContext};
 #[cfg(feature = "ts")]
 use varmor_common::abi::PROFILE_COMPLAIN;
 use varmor_common::abi::{
-    EVENT_EXEC, FAULT_READ, Label, PERM_EXEC, PERM_READ, STATE_GLOBS, operation, patch,
+    EVENT_EXEC, FAULT_READ, Label, PERM_EXEC, PERM_READ, STATE_GLOBS, STATE_LATE_GLOBS, operation, patch,
 };
 
 use super::{identity::begin_exec, subject_or_return};
@@ -91,7 +91,7 @@ pub fn bprm_check_security(ctx: LsmContext) -> i32 {
     let length = called >> 16;
     // A name that no rule knows says no more than the file's own did.
     let profile = subject.profile;
-    if profile.file_start_flags & STATE_GLOBS == 0
+    if profile.file_start_flags & (STATE_GLOBS | STATE_LATE_GLOBS) == 0
         && !may_have(subject.artefact, profile, hash_long(name + offset, length as u32))
     {
         return ALLOW;
@@ -282,7 +282,7 @@ fn backed(subject: &Subject, what: What, path: u64) -> i32 {
         return lost(what, FAULT_READ);
     };
     let wanted = path::pack(subject.artefact, PERM_EXEC);
-    let collected = path::climb(dentry, mount, subject.profile.file_start, wanted, 0);
+    let collected = path::climb(dentry, mount, u64::from(subject.profile.file_start), wanted, 0);
     file(subject, what, PERM_EXEC, collected, || (dentry, mount))
 }
 

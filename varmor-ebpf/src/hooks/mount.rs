@@ -186,7 +186,7 @@ pub fn sb_umount(ctx: LsmContext) -> i32 {
     let classes = climb(
         0,
         mount,
-        subject.profile.mount_start,
+        u64::from(subject.profile.mount_start),
         pack(subject.artefact, 0) | COLLECT_CLASSES,
         0,
     );
@@ -213,7 +213,7 @@ pub fn move_mount(ctx: LsmContext) -> i32 {
             let classes = climb(
                 dentry,
                 mount,
-                subject.profile.mount_start,
+                u64::from(subject.profile.mount_start),
                 pack(subject.artefact, 0) | COLLECT_CLASSES,
                 0,
             );
@@ -257,7 +257,7 @@ pub fn sb_pivotroot(ctx: LsmContext) -> i32 {
     let classes = climb(
         dentry,
         mount,
-        subject.profile.mount_start,
+        u64::from(subject.profile.mount_start),
         pack(subject.artefact, 0) | COLLECT_CLASSES,
         0,
     );
@@ -294,7 +294,13 @@ fn replaces(subject: &Subject, operation: u32, dentry: u64, mount: u64, request:
         return ALLOW;
     }
     let artefact_request = pack(subject.artefact, request);
-    let collected = climb(dentry, mount, subject.profile.file_start, artefact_request, 0);
+    let collected = climb(
+        dentry,
+        mount,
+        u64::from(subject.profile.file_start),
+        artefact_request,
+        0,
+    );
     let what = What::new(EVENT_FILE, operation);
     file(subject, what, request, collected, || {
         let root = probe(mount + u64::from(VFSMOUNT_ROOT.load())).unwrap_or(0);

@@ -69,7 +69,7 @@ fn peer(subject: &Subject, what: What, sock: Typed) -> i32 {
         let (mount, dentry) = unsafe { (pointer(unix, mnt), pointer(unix, dentry)) };
         collected = walk(subject, mount, mount_address, dentry, PERM_WRITE);
     } else {
-        collected = climb(dentry_address, mount_address, start, wanted, 0);
+        collected = climb(dentry_address, mount_address, u64::from(start), wanted, 0);
     }
     if fault_of(collected) == 0 && is_foreign(mount_address) {
         collected = seen(dentry_address, start, wanted, collected);

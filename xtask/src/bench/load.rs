@@ -50,6 +50,13 @@ struct Program {
     refused: Option<String>,
 }
 
+/// Whether a line of the verifier's log counts something; it writes these behind the reason.
+fn is_statistic(line: &str) -> bool {
+    ["processed ", "stack depth ", "verification time "]
+        .iter()
+        .any(|start| line.starts_with(start))
+}
+
 impl Program {
     /// The sum is more than what any chain of calls needs, but never less.
     fn stack(&self) -> u32 {
@@ -62,7 +69,8 @@ impl Program {
 
     fn cell(&self) -> String {
         if let Some(reason) = &self.refused {
-            let reason = reason.lines().last().unwrap_or_default();
+            let mut lines = reason.lines().rev();
+            let reason = lines.find(|line| !is_statistic(line)).unwrap_or(reason);
             return format!("refused: {reason}");
         }
         if let Some(other) = &self.covered_by {
@@ -196,6 +204,12 @@ mod tests {
         assert!(text.contains("held by inode_setattr") && good);
         let (text, good) = table(&BTreeMap::from([(Series::V5_10, vec![refused])]));
         assert!(text.contains("refused: too complex") && !good);
+        let logged = "one\ntoo large\nverification time 3 usec\nstack depth 8\nprocessed 9 insns";
+        let refused = Program {
+            refused: Some(logged.to_owned()),
+            ..program(0)
+        };
+        assert_eq!(refused.cell(), "refused: too large");
     }
 
     #[test]

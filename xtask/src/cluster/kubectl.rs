@@ -5,11 +5,13 @@ use std::{
     path::PathBuf,
     process::{Command, Stdio},
     thread,
+    time::Duration,
 };
 
 use anyhow::{Context, Result, bail};
 
-use super::{binaries::Binaries, place};
+use super::{binaries::Binaries, place, service::until};
+use crate::workspace;
 
 /// The commands with the rights of one user.
 #[derive(Clone)]
@@ -60,6 +62,30 @@ impl Kubectl {
     pub(super) fn apply(&self, yaml: &str) -> Result<String> {
         let arguments = ["apply", "--filename", "-"];
         good("kubectl", &arguments, self.give(&arguments, yaml)?)
+    }
+
+    /// Applies the chart's custom resource definitions, as its notes say, and waits until they are served.
+    pub(super) fn define(&self) -> Result<()> {
+        let folder = workspace::root().join("charts/varmor/crds").display().to_string();
+        self.get(&[
+            "apply",
+            "--server-side",
+            "--force-conflicts",
+            "--filename",
+            &folder,
+        ])?;
+        // One `kubectl wait` is not enough: it fails at once on a definition that has no conditions yet.
+        until("the definitions are established", Duration::from_mins(2), || {
+            let wait = [
+                "wait",
+                "--for=condition=Established",
+                "--timeout=60s",
+                "--filename",
+                &folder,
+            ];
+            self.get(&wait).map(Some)
+        })?;
+        Ok(())
     }
 
     /// Runs helm; a failure is an error with what it said.

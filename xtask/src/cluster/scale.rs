@@ -152,21 +152,8 @@ fn run(programs: &Programs, size: Size) -> Result<Value> {
 }
 
 fn install(kubectl: &Kubectl) -> Result<()> {
-    let crds = workspace::root().join("charts/varmor/crds").display().to_string();
-    for words in [
-        &["create", "namespace", NAMESPACE][..],
-        &["apply", "--server-side", "--filename", &crds],
-        &[
-            "wait",
-            "--for=condition=Established",
-            "--timeout=60s",
-            "--filename",
-            &crds,
-        ],
-    ] {
-        kubectl.get(words)?;
-    }
-    Ok(())
+    kubectl.get(&["create", "namespace", NAMESPACE])?;
+    kubectl.define()
 }
 
 fn controller_arguments(reports: u16, metrics: u16) -> Vec<String> {

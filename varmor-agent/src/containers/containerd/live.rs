@@ -1,7 +1,7 @@
 //! The containers of live tasks, made of what containerd has told, and kept as long as nothing of it changes: an event is
 //! about one container, and a node may have a thousand.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -68,6 +68,16 @@ impl Namespace {
         self.settled
             .extend(unread.iter().map(|id| (id.clone(), self.tasks[id].pid)));
         unread
+    }
+
+    /// The pods of the tasks whose records are missing: a list of tasks can lack the pod of one that is in it.
+    pub(super) fn missing_pods(&self) -> BTreeSet<String> {
+        let of_tasks = self.tasks.keys().filter_map(|id| self.objects.get(id));
+        of_tasks
+            .filter_map(Object::sandbox_id)
+            .filter(|pod| !self.objects.contains_key(*pod))
+            .map(str::to_owned)
+            .collect()
     }
 
     /// The record has changed.
@@ -252,6 +262,19 @@ mod tests {
         namespace.set_task("a", None);
         assert_eq!(containers(&mut namespace).len(), 1);
         assert_eq!(namespace.directories().count(), 1);
+    }
+
+    #[test]
+    fn the_pod_of_a_task_is_asked_for_where_no_task_brings_it() {
+        let mut namespace = Namespace::default();
+        namespace.set_tasks([("a".to_owned(), RUNS)].into());
+        assert_eq!(namespace.take_unread(), ["a"]);
+        namespace.set_object("a", Some(object("container", "a")));
+        assert_eq!(namespace.missing_pods(), ["s".to_owned()].into());
+        namespace.set_object("s", Some(object("sandbox", "s")));
+        assert_eq!(namespace.missing_pods(), BTreeSet::new());
+        let found = containers(&mut namespace);
+        assert_eq!(found[0].pod.as_ref().unwrap().labels["app"], "s");
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub struct Record {
     pub is_sandbox: bool,
     /// It gets a mount namespace of its own.
     pub has_mounts: bool,
+    /// Its pod has no record, so nothing is known of the pod's labels.
+    pub lacks_pod: bool,
 }
 
 /// Which records are to be read again now.
@@ -144,6 +146,7 @@ fn record(object: &Object, namespace: &str, sandbox: Option<&Object>) -> Record 
         container: object.container(namespace, 0, false, sandbox),
         is_sandbox: object.role() == Role::Sandbox,
         has_mounts: object.has_mounts,
+        lacks_pod: object.role() == Role::PodContainer && sandbox.is_none(),
     }
 }
 

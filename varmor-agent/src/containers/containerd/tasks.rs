@@ -306,6 +306,10 @@ async fn read(
         let object = one_object(channel, name, &id).await?;
         namespace.set_object(&id, object);
     }
+    for id in namespace.missing_pods() {
+        let object = one_object(channel, name, &id).await?;
+        namespace.set_object(&id, object);
+    }
     Ok(())
 }
 

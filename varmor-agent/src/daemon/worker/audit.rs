@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tracing::{info, warn};
 use varmor_common::analysis::Judge;
-use varmor_common::audit::{AVC, Record};
+use varmor_common::audit::{AVC, Record, SECCOMP};
 use varmor_common::policy::Enforcers;
 use varmor_common::profile::{Origin, Profile};
 
@@ -23,6 +23,7 @@ pub(super) struct AuditTrail {
     reader: Result<Reader, String>,
     judges: BTreeMap<String, Option<Judge>>,
     said: Losses,
+    gone: u64,
 }
 
 impl AuditTrail {
@@ -43,6 +44,7 @@ impl AuditTrail {
             reader,
             judges: BTreeMap::new(),
             said: Losses::default(),
+            gone: 0,
         }
     }
 
@@ -75,7 +77,10 @@ impl AuditTrail {
     }
 
     pub(super) fn losses(&self) -> Losses {
-        self.reader.as_ref().map(Reader::losses).unwrap_or_default()
+        Losses {
+            gone: self.gone,
+            ..self.reader.as_ref().map(Reader::losses).unwrap_or_default()
+        }
     }
 
     /// Rules may have changed.
@@ -92,6 +97,7 @@ impl AuditTrail {
                 kernel = now.kernel,
                 queue = now.queue,
                 unreadable = now.unreadable,
+                gone = now.gone,
                 "records of AppArmor and seccomp were lost; totals since the start"
             );
             self.said = now;
@@ -130,6 +136,7 @@ impl Worker {
         let found = cgroups.find_map(|cgroup| Some((*cgroup, self.reconciler.known(*cgroup)?)));
         let known = found.map(|(_, known)| known);
         let Some((name, policy)) = attribute(&observed.record, policies, known) else {
+            self.audit.gone += u64::from(may_be_ours(observed, policies));
             return;
         };
         let Some(mut event) = event(observed) else { return };
@@ -157,6 +164,13 @@ impl Worker {
         let wall = observed.record.stamp.nanoseconds();
         self.recorder.record_audit(event, wall, resolution, container);
     }
+}
+
+/// Whether a record that cannot be ascribed may be about a container of these policies: its process is gone, and with
+/// it what would tell.
+fn may_be_ours(observed: &Observed, policies: &[PolicyObject]) -> bool {
+    let filters = |policy: &PolicyObject| policy.profile.enforcers.contains(Enforcers::SECCOMP);
+    observed.record.kind == SECCOMP && observed.cgroups.is_empty() && policies.iter().any(filters)
 }
 
 /// The profile behind a record and its policy. A record of seccomp names no profile: it is its container's, or that of
@@ -192,6 +206,7 @@ mod tests {
     use varmor_common::profile::{self, NodeFacts};
 
     use super::*;
+    use crate::enforcer::CgroupId;
 
     fn object(enforcer: &str) -> PolicyObject {
         let text = format!(
@@ -233,11 +248,30 @@ mod tests {
     }
 
     #[test]
+    fn a_record_of_a_process_that_is_gone_is_missed_only_where_a_policy_filters() {
+        let missed = |text: &str, cgroups: &[u64], enforcer: &str| {
+            let observed = Observed {
+                record: record(text),
+                cgroups: cgroups.iter().copied().map(CgroupId).collect(),
+                executable: String::new(),
+                mount_namespace: 0,
+            };
+            may_be_ours(&observed, &[object(enforcer)])
+        };
+        let filtered = "1326 audit(1.002:3): subj=unconfined pid=1";
+        assert!(missed(filtered, &[], "BPFSeccomp"));
+        assert!(!missed(filtered, &[7], "BPFSeccomp"), "another container's");
+        assert!(!missed(filtered, &[], "BPF"));
+        assert!(!missed("1400 audit(1.002:3): profile=\"x\"", &[], "Seccomp"));
+    }
+
+    #[test]
     fn the_rule_behind_a_denial_of_apparmor_is_named() {
         let mut trail = AuditTrail {
             reader: Err("in a test".to_owned()),
             judges: BTreeMap::new(),
             said: Losses::default(),
+            gone: 0,
         };
         let profile = object("AppArmor").profile;
         let mut rule = |name: &str| {

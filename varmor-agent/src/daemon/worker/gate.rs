@@ -1,18 +1,18 @@
 //! Answers to containers that wait at the start gate for being known.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::{fmt, fs};
 
 use anyhow::Context as _;
 use tokio::sync::mpsc;
 use tracing::{debug, error, warn};
 
 use super::Worker;
-use crate::containers::Container;
 use crate::containers::cgroup::{Hierarchy, names_one_of, own_pod};
+use crate::containers::{Container, Record};
 use crate::enforcer::{CgroupId, Resident, WithoutAgent};
 use crate::events::wake_on;
 use crate::reconcile::{is_held, selects};
@@ -21,6 +21,9 @@ use crate::reconcile::{is_held, selects};
 const MARKS: Duration = Duration::from_secs(30);
 /// A start that waits longer than this is said to.
 const LONG: Duration = Duration::from_secs(10);
+/// How long a container waits for a profile that admission has promised it: longer than any news takes to come to this
+/// node. A policy that was deleted meanwhile never comes.
+const PROMISED: Duration = Duration::from_secs(15);
 
 /// What is known about a start.
 enum Answer {
@@ -40,6 +43,21 @@ enum Answer {
     AskForRecords,
     /// And what is known of tasks.
     AskForTasks,
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Bound => "bound",
+            Self::Free => "free",
+            Self::Runtime => "runtime",
+            Self::Arrived(_) => "arrived",
+            Self::Wait => "wait",
+            Self::AskForRecord(_) => "ask for the record",
+            Self::AskForRecords => "ask for all records",
+            Self::AskForTasks => "ask for tasks",
+        })
+    }
 }
 
 /// From now on this process answers; the result wakes it.
@@ -69,10 +87,12 @@ impl Worker {
         let mut known: Vec<CgroupId> = self.own_pod().into_iter().collect();
         known.extend(self.already_there());
         if let Some(policies) = &self.policies {
+            // What is made but has not started will be asked for at the gate, with what is known then.
             let free = containers
                 .iter()
-                .filter(|container| !self.reconciler.is_held(policies, container));
+                .filter(|container| container.started && !self.reconciler.is_held(policies, container));
             known.extend(free.filter_map(|container| container.cgroup));
+            debug!(cgroups = ?known, "what runs without a policy goes on");
         }
         let outcome = self
             .enforcer
@@ -198,7 +218,7 @@ impl Worker {
             Ok(()) => {
                 self.problems.remove("long start");
                 self.noticed.remove(&process);
-                debug!(process, cgroup = cgroup.0, ?waited, "start goes on");
+                debug!(process, cgroup = cgroup.0, %answer, ?waited, "start goes on");
             }
             Err(error) => self.problem("let go", || error!(%error, process, "a start waits")),
         }
@@ -274,7 +294,7 @@ impl Worker {
             .filter(|record| !record.is_sandbox)
             .find(|record| is_held(policies, &record.container));
         match selected {
-            None => Answer::Free,
+            None => unselected(&records.records, noticed.elapsed()),
             // Where the mounts stay those of the runtime they tell nothing.
             Some(record) if is_runtime && record.has_mounts => Answer::Runtime,
             Some(record) => Answer::Arrived(Box::new(Container {
@@ -317,6 +337,29 @@ impl Worker {
     }
 }
 
+/// The answer to a start that no policy selects, by what is known of it.
+fn unselected(records: &[Record], waited: Duration) -> Answer {
+    if let Some(record) = records.iter().find(|record| record.lacks_pod) {
+        return Answer::AskForRecord(record.container.id.clone());
+    }
+    let promised = records.iter().find_map(|record| {
+        let pod = record.container.pod.as_ref()?;
+        let profile = pod.promised.get(&record.container.name)?;
+        Some((&record.container, profile))
+    });
+    match promised {
+        Some(_) if waited < PROMISED => Answer::Wait,
+        Some((container, profile)) => {
+            warn!(
+                container = %container.display_name(), %profile,
+                "admission has given the container a profile that this node does not have; it runs without it"
+            );
+            Answer::Free
+        }
+        None => Answer::Free,
+    }
+}
+
 /// Whether the runtime has yet to give the process the mounts of its container: until then it sees those of the runtime
 /// that started it. What executes then is the runtime itself, which makes a copy of itself.
 fn is_runtime(process: u32) -> io::Result<bool> {
@@ -338,6 +381,43 @@ fn is_runtime(process: u32) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::containers::Pod;
+
+    fn record(lacks_pod: bool, promised: &[&str]) -> Record {
+        let pod = Pod {
+            promised: promised
+                .iter()
+                .map(|name| ((*name).to_owned(), "varmor-demo-p".to_owned()))
+                .collect(),
+            ..Pod::default()
+        };
+        Record {
+            container: Container {
+                id: "c".to_owned(),
+                name: "main".to_owned(),
+                pod: Some(pod),
+                ..Container::default()
+            },
+            is_sandbox: false,
+            has_mounts: true,
+            lacks_pod,
+        }
+    }
+
+    #[test]
+    fn a_start_that_no_policy_selects_waits_for_its_pod_and_for_what_was_promised() {
+        let answer =
+            |record: Record, seconds| unselected(&[record], Duration::from_secs(seconds)).to_string();
+        assert_eq!(answer(record(false, &[]), 0), "free");
+        assert_eq!(answer(record(false, &["other"]), 0), "free");
+        assert_eq!(answer(record(false, &["main"]), 0), "wait");
+        assert_eq!(
+            answer(record(false, &["main"]), 60),
+            "free",
+            "its policy was deleted"
+        );
+        assert_eq!(answer(record(true, &[]), 60), "ask for the record");
+    }
 
     #[test]
     fn a_process_with_the_mounts_of_its_parent_is_the_runtimes() {

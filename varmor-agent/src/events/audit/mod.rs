@@ -56,6 +56,8 @@ pub struct Losses {
     pub queue: u64,
     /// Records that could not be understood.
     pub unreadable: u64,
+    /// Records of seccomp whose process was gone before its container could be told: they name no policy.
+    pub gone: u64,
 }
 
 #[derive(Debug, Default)]
@@ -126,6 +128,7 @@ impl Reader {
         })
     }
 
+    /// What was lost before a record came out of here.
     #[must_use]
     pub fn losses(&self) -> Losses {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -136,6 +139,7 @@ impl Reader {
             kernel: read(&counters.kernel),
             queue: read(&counters.queue),
             unreadable: read(&counters.unreadable),
+            gone: 0,
         }
     }
 }

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
 use super::filesystem::MAGICS;
+use super::late;
 use super::nodes::{Node, Nodes};
 use super::{BuildError, CORE_BUDGET, STATE_BUDGET, TRANSITION_BUDGET};
 use crate::abi::{
@@ -103,6 +104,8 @@ pub(super) struct Builder<'n> {
     /// Empty between two uses.
     scratch: Scratch,
     transitions: Vec<(Transition, u32)>,
+    /// What classes of globs lead to, by the state that they lead from.
+    class_targets: Vec<(u32, u32)>,
     filesystems: bool,
 }
 
@@ -140,6 +143,7 @@ impl<'n> Builder<'n> {
             states: Vec::new(),
             scratch: Scratch::default(),
             transitions: Vec::new(),
+            class_targets: Vec::new(),
             filesystems: false,
         };
         let empty = builder.core(Vec::new())?;
@@ -178,6 +182,7 @@ impl<'n> Builder<'n> {
             records.push(record);
             at += 1;
         }
+        late::mark(&mut records, &self.class_targets);
         Ok((records, self.transitions, self.filesystems))
     }
 
@@ -225,6 +230,7 @@ impl<'n> Builder<'n> {
             let target = self.target(default, core, &own, None, &self.names.classes[class as usize])?;
             if inherits || target != default {
                 self.transition(id, class_symbol(self.key, class), target)?;
+                self.class_targets.push((id, target));
             }
         }
         for index in filesystems {

@@ -27,6 +27,8 @@ pub(super) fn settings() -> Result<Vec<String>> {
         "--set=image.pullPolicy=Never".to_owned(),
         // The node's processor is emulated and starts pods while the webhook is asked.
         "--set=manager.webhookTimeoutSeconds=30".to_owned(),
+        // What the agent knows of each start is what a case that fails asks for first.
+        r"--set=logLevel=info\,varmor_agent::daemon::worker=debug\,varmor_agent::containers=debug".to_owned(),
     ]
     .into())
 }
@@ -97,26 +99,7 @@ pub(super) fn installs(session: &Session) -> Result<()> {
             .kubectl
             .helm(&[&["uninstall", RELEASE, "--wait"][..], &place].concat())?;
     }
-    // As the notes of the chart say.
-    let definitions = workspace::root().join("charts/varmor/crds");
-    session.kubectl.get(&[
-        "apply",
-        "--server-side",
-        "--force-conflicts",
-        "--filename",
-        &definitions.to_string_lossy(),
-    ])?;
-    for kind in [
-        "varmorpolicies",
-        "varmorclusterpolicies",
-        "armorprofiles",
-        "armorprofilemodels",
-    ] {
-        let name = format!("crd/{kind}.crd.varmor.org");
-        session
-            .kubectl
-            .get(&["wait", "--for=condition=Established", &name, "--timeout=60s"])?;
-    }
+    session.kubectl.define()?;
     // Before there is a controller: the schemas alone accept them.
     examples_are_accepted(session)?;
     helm(session, &["install"], &["--create-namespace", "--dry-run=server"])?;

@@ -1,14 +1,16 @@
 //! What a case uses: kubectl, namespaces of its own, pods of the lab's image, waiting.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::super::{
     kubectl::{Kubectl, Said},
+    place,
     service::until,
 };
+use crate::workspace;
 
 /// The lab's image, as nodes know it.
 pub(super) const IMAGE: &str = "varmor/demo:1";
@@ -235,7 +237,27 @@ impl Session {
                 println!("{}", lines[lines.len().saturating_sub(30)..].join("\n"));
             }
         }
-        println!("---");
+        match self.keep_logs(&namespace) {
+            Ok(file) => println!("--- all logs: {}", file.display()),
+            Err(error) => println!("--- the logs cannot be kept: {error:#}"),
+        }
+    }
+
+    /// Writes down what varmor has logged until now: pods that are replaced take their logs with them.
+    fn keep_logs(&self, name: &str) -> Result<PathBuf> {
+        let said = self.kubectl.run(&[
+            "logs",
+            "--namespace",
+            "varmor",
+            "--selector",
+            "app.kubernetes.io/name=varmor",
+            "--all-containers",
+            "--tail=-1",
+            "--prefix",
+        ])?;
+        let file = place::data(&format!("logs/{name}.log"));
+        workspace::write_file(&file, said.all())?;
+        Ok(file)
     }
 }
 

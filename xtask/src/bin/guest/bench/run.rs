@@ -34,11 +34,18 @@ pub(super) fn run() -> Result<()> {
         .iter()
         .filter(|system| uses_product(&system.setup))
         .count();
+    // The measuring process cannot take its priority itself where a policy refuses it the capability. All systems of one
+    // plan are treated alike.
+    let is_granted = plan.operations.iter().any(programs::is_one)
+        || plan
+            .systems
+            .iter()
+            .any(|system| system.name.starts_with("EnhanceProtect"));
     for system in &plan.systems {
         let outcome = systems::activate(&system.setup, &mut known).and_then(|active| {
             let _companion = active.companion()?;
-            let lines = if plan.operations.iter().any(programs::is_one) {
-                active.measure_programs(plan.salt)?
+            let lines = if is_granted {
+                active.measure_granted(plan.salt)?
             } else {
                 active.measure(plan.salt)?
             };

@@ -95,7 +95,7 @@ impl Active {
     }
 
     /// The same, but the measuring process and all that it starts get their priority from this one.
-    pub(super) fn measure_programs(&self, salt: u32) -> Result<Vec<Line>> {
+    pub(super) fn measure_granted(&self, salt: u32) -> Result<Vec<Line>> {
         let mut command = self.command(&["measure", "--ask-for-priority"], salt)?;
         let output = priority::grant(&mut command)?;
         Self::understand(&output)

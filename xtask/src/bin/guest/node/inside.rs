@@ -69,14 +69,15 @@ pub(super) fn connect(address: IpAddr) {
     );
 }
 
-/// Makes a folder and removes it.
-pub(super) fn make(path: &Path) {
+/// Makes a folder and removes it, and lives on for some seconds.
+pub(super) fn make(path: &Path, seconds: u64) {
     let made = fs::create_dir(path).is_ok();
     let removed = fs::remove_dir(path).is_ok();
     println!(
         "{}",
         json!({ "made": u8::from(made), "removed": u8::from(removed) })
     );
+    thread::sleep(Duration::from_secs(seconds));
 }
 
 pub(super) fn attack(path: &Path, seconds: u64) -> Result<ExitCode> {

@@ -40,8 +40,8 @@ enum Command {
     Flood { path: PathBuf, times: u64 },
     /// In a container: opens a file now and until it is killed, and counts
     Attack { path: PathBuf, seconds: u64 },
-    /// In a container: makes a folder and removes it
-    Make { path: PathBuf },
+    /// In a container: makes a folder and removes it, and lives on for some seconds
+    Make { path: PathBuf, seconds: u64 },
     /// In a container: connects to an address, where nobody listens
     Connect { address: IpAddr },
 }
@@ -119,8 +119,8 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Attack { path, seconds } => inside::attack(path, *seconds),
-        Command::Make { path } => {
-            inside::make(path);
+        Command::Make { path, seconds } => {
+            inside::make(path, *seconds);
             Ok(ExitCode::SUCCESS)
         }
         Command::Connect { address } => {

@@ -20,6 +20,8 @@ const PLAIN: &str = "node-records-plain";
 const FILTER: &str = "/var/lib/kubelet/seccomp/varmor-cluster-varmor-node-records-filtered";
 /// In the container.
 const FOLDER: &str = "/tmp/made";
+/// How many seconds a process lives on whose record is read: it names no container, so that is asked of the process.
+const LIVES: &str = "5";
 
 pub(super) fn run(scale: &Scale, claims: &mut Claims) -> Result<()> {
     let node = Node::start(scale)?;
@@ -70,8 +72,8 @@ fn seccomp(node: &Node, claims: &mut Claims) -> Result<()> {
     })?;
     lab::sleeper_with(FILTERED, FILTERED, &["--seccomp", "--seccomp-profile", FILTER])?;
     lab::sleeper_with(PLAIN, PLAIN, &[])?;
-    let counts = lab::inside(FILTERED, &["make", FOLDER]);
-    let control = lab::inside(PLAIN, &["make", FOLDER]);
+    let counts = lab::inside(FILTERED, &["make", FOLDER, LIVES]);
+    let control = lab::inside(PLAIN, &["make", FOLDER, "0"]);
     claims.claim(
         "what a filter logs is in the log, with its system call and its container, and runc takes an audited policy",
         counts.and_then(|counts| {
