@@ -76,9 +76,9 @@ pub fn walk(subject: &Subject, mount: Typed, mount_address: u64, dentry: Typed, 
     let mut at = u64::from(profile.file_start) << 32 | u64::from(profile.file_start_flags);
     let mut collected = 0u64;
     let mut dentry = dentry;
-    // The dentry whose globs wait, and the state before it; 0, which never has globs, if none wait.
+    // The dentry before, and the state before that with its flags: they tell whether its globs wait.
     let mut held = dentry;
-    let mut before = 0u32;
+    let mut before = 0u64;
     let mut depth = 0;
     let mut at_root = false;
     // SAFETY: `mount` and `dentry` are BTF pointers.
@@ -107,13 +107,13 @@ pub fn walk(subject: &Subject, mount: Typed, mount_address: u64, dentry: Typed, 
             hash_long(name, length as u32)
         };
         let candidate = may_have(artefact, profile, symbol);
-        if candidate && before != 0 {
-            at = late(artefact, before, as_number(held));
+        if candidate && before as u32 & STATE_LATE_GLOBS != 0 {
+            at = late(artefact, (before >> 32) as u32, as_number(held));
             if at == 0 {
                 break;
             }
         }
-        before = late_from(at);
+        before = at;
         held = dentry;
         if candidate || at as u32 & (STATE_GLOBS | STATE_MOVES) != 0 {
             let symbol = if candidate { symbol } else { NO_SYMBOL };
@@ -144,8 +144,8 @@ pub fn walk(subject: &Subject, mount: Typed, mount_address: u64, dentry: Typed, 
         let magic = unsafe { word::<{ patch::SB_MAGIC }>(pointer::<{ patch::DENTRY_SB }>(dentry)) };
         // AppArmor's own filesystem is never mounted anywhere: its place is all the path that it has.
         if magic == AAFS_MAGIC || may_have(artefact, profile, filesystem_symbol(key, magic)) {
-            if before != 0 {
-                at = late(artefact, before, as_number(held));
+            if before as u32 & STATE_LATE_GLOBS != 0 {
+                at = late(artefact, (before >> 32) as u32, as_number(held));
                 if at == 0 {
                     return fault(false, FAULT_READ);
                 }
@@ -162,15 +162,15 @@ pub fn walk(subject: &Subject, mount: Typed, mount_address: u64, dentry: Typed, 
         }
     }
     let said = pack(artefact, request) | FACTS_KNOWN | (at & 0xff) << FACTS_SHIFT;
-    let waits = if before != 0 { as_number(held) } else { 0 };
-    climb(
-        waits,
-        mount_address,
-        u64::from(before) << 32 | at >> 32,
-        said,
-        collected,
-    )
+    if before as u32 & STATE_LATE_GLOBS == 0 {
+        return climb(0, mount_address, at >> 32, said, collected);
+    }
+    let number = before & STATE_NUMBER | at >> 32;
+    climb(as_number(held), mount_address, number, said, collected)
 }
+
+/// The high half of a state with its flags, as `advance` returns them.
+const STATE_NUMBER: u64 = 0xffff_ffff << 32;
 
 /// Flag in the `artefact_request` argument: it holds the flags of the state that the climb begins with.
 const FACTS_KNOWN: u64 = 1 << 62;
@@ -267,7 +267,8 @@ pub extern "C" fn climb(dentry: u64, mount: u64, number: u64, artefact_request: 
         };
         at = number << 32 | u64::from(first.flags);
     }
-    // The dentry whose globs wait, and the state before it, if there is one.
+    // The dentry whose globs wait, and the state before it, if there is one; 0 never has globs. Half a word less than in
+    // `walk`: these functions have no stack to spare.
     let mut held = dentry;
     let mut before = (number >> 32) as u32;
     let mut dentry = if before == 0 { dentry } else { 0 };

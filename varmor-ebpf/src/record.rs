@@ -11,10 +11,11 @@ use varmor_common::abi::{CALL_FOREIGN, CALL_NUMBERS, Calls, MAX_RECORDINGS};
 
 use crate::{kernel::probe, labels, maps::BINDINGS};
 
-/// Profile slot -> its system calls. User space makes the entry when a recording begins. Its entries are there from the
-/// start, unlike those of our other hashes: 5.10 warns of a tracing program whose map allocates later.
+const NO_PREALLOC: usize = 1;
+
+/// Profile slot -> its system calls. User space makes the entry when a recording begins.
 #[btf_map]
-static CALLS: HashMap<u32, Calls, { MAX_RECORDINGS as usize }> = HashMap::new();
+static CALLS: HashMap<u32, Calls, { MAX_RECORDINGS as usize }, NO_PREALLOC> = HashMap::new();
 
 /// A task of any kind enters the kernel: the registers that it brought, and the number of the call.
 #[raw_tracepoint(tracepoint = "sys_enter")]

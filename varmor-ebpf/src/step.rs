@@ -11,8 +11,7 @@ use varmor_common::{
 use crate::{
     kernel::{mask, probe},
     maps::{self, state},
-    name::Name,
-    offsets::HASH_KEY,
+    offsets::{DENTRY_NAME, DENTRY_NAME_LEN, HASH_KEY},
     path::COLLECT_CLASSES,
 };
 
@@ -85,10 +84,13 @@ fn advanced(artefact: u32, from: u32, symbol: u64, name: u64, length: u32) -> u6
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn advance_by_name(artefact: u32, from: u32, symbol: u64, dentry: u64) -> u64 {
-    let Some(Name { name, length, .. }) = Name::read(dentry) else {
+    // Two short reads, no call of `advance`, and the symbol from outside: every chain of calls is short of stack.
+    let Some(name) = probe(dentry + u64::from(DENTRY_NAME.load())) else {
         return 0;
     };
-    // Not a call of `advance`, nor of what makes the symbol: each frame takes 32 bytes of stack at least.
+    let Some(length) = probe(dentry + u64::from(DENTRY_NAME_LEN.load())) else {
+        return 0;
+    };
     advanced(artefact, from, symbol, name, length)
 }
 
