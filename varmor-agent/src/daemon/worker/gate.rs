@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use tokio::sync::mpsc;
 use tracing::{debug, error, warn};
 
-use super::Worker;
+use super::{TICK, Worker};
 use crate::containers::cgroup::{Hierarchy, names_one_of, own_pod};
 use crate::containers::{Container, Record};
 use crate::enforcer::{CgroupId, Resident, WithoutAgent};
@@ -294,7 +294,7 @@ impl Worker {
             .filter(|record| !record.is_sandbox)
             .find(|record| is_held(policies, &record.container));
         match selected {
-            None => unselected(&records.records, noticed.elapsed()),
+            None => unselected(&records.records, records.read.elapsed(), noticed.elapsed()),
             // Where the mounts stay those of the runtime they tell nothing.
             Some(record) if is_runtime && record.has_mounts => Answer::Runtime,
             Some(record) => Answer::Arrived(Box::new(Container {
@@ -337,10 +337,15 @@ impl Worker {
     }
 }
 
-/// The answer to a start that no policy selects, by what is known of it.
-fn unselected(records: &[Record], waited: Duration) -> Answer {
+/// The answer to a start that no policy selects, by what is known of it: records that were read `age` ago.
+fn unselected(records: &[Record], age: Duration, waited: Duration) -> Answer {
     if let Some(record) = records.iter().find(|record| record.lacks_pod) {
-        return Answer::AskForRecord(record.container.id.clone());
+        // Every answer of containerd leads here again: without a pause this would ask without end.
+        return if age < TICK {
+            Answer::Wait
+        } else {
+            Answer::AskForRecord(record.container.id.clone())
+        };
     }
     let promised = records.iter().find_map(|record| {
         let pod = record.container.pod.as_ref()?;
@@ -406,8 +411,10 @@ mod tests {
 
     #[test]
     fn a_start_that_no_policy_selects_waits_for_its_pod_and_for_what_was_promised() {
-        let answer =
-            |record: Record, seconds| unselected(&[record], Duration::from_secs(seconds)).to_string();
+        let answer = |record: Record, seconds| {
+            let time = Duration::from_secs(seconds);
+            unselected(&[record], time, time).to_string()
+        };
         assert_eq!(answer(record(false, &[]), 0), "free");
         assert_eq!(answer(record(false, &["other"]), 0), "free");
         assert_eq!(answer(record(false, &["main"]), 0), "wait");
@@ -417,6 +424,7 @@ mod tests {
             "its policy was deleted"
         );
         assert_eq!(answer(record(true, &[]), 60), "ask for the record");
+        assert_eq!(answer(record(true, &[]), 0), "wait", "it was read just now");
     }
 
     #[test]

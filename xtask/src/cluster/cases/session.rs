@@ -16,6 +16,15 @@ use crate::workspace;
 pub(super) const IMAGE: &str = "varmor/demo:1";
 /// For everything that a node does: its processor is emulated, and others use this machine too.
 pub(super) const PATIENCE: Duration = Duration::from_mins(3);
+/// For kubectl: what the pods of varmor log.
+const LOGS: [&str; 6] = [
+    "logs",
+    "--namespace",
+    "varmor",
+    "--selector",
+    "app.kubernetes.io/name=varmor",
+    "--prefix",
+];
 /// Of a command whose answer got lost.
 const ATTEMPTS: usize = 5;
 /// What `kubectl exec` says when the stream to a busy node broke: whether the command ran is not known.
@@ -219,15 +228,7 @@ impl Session {
                 &namespace,
                 "--sort-by=.lastTimestamp",
             ],
-            &[
-                "logs",
-                "--namespace",
-                "varmor",
-                "--selector",
-                "app.kubernetes.io/name=varmor",
-                "--tail=15",
-                "--prefix",
-            ],
+            &[&LOGS[..], &["--tail=15"]].concat(),
         ];
         for look in looks {
             println!("--- kubectl {}", look.join(" "));
@@ -245,16 +246,8 @@ impl Session {
 
     /// Writes down what varmor has logged until now: pods that are replaced take their logs with them.
     fn keep_logs(&self, name: &str) -> Result<PathBuf> {
-        let said = self.kubectl.run(&[
-            "logs",
-            "--namespace",
-            "varmor",
-            "--selector",
-            "app.kubernetes.io/name=varmor",
-            "--all-containers",
-            "--tail=-1",
-            "--prefix",
-        ])?;
+        let words = [&LOGS[..], &["--all-containers", "--tail=-1"]].concat();
+        let said = self.kubectl.run(&words)?;
         let file = place::data(&format!("logs/{name}.log"));
         workspace::write_file(&file, said.all())?;
         Ok(file)
