@@ -19,19 +19,18 @@ use serde::Deserialize;
 use crate::{
     bpf,
     build::{self, Profile},
-    cluster::{self, Cases},
-    demo, image,
+    cluster, demo, image,
     kernel::Series,
     process::{self, Run},
     progress, tools,
-    vm::{self, Guest, Share},
+    vm::{Guest, Share},
     workspace,
 };
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only these suites [default: all but agent, agree, life, model and rules, which take long; where there is no KVM, cluster
-    /// runs its core cases; what is left out is named and counted as skipped]
+    /// Only these suites [default: all but agent, agree, life, model and rules, which take long; they are named and counted as
+    /// skipped]
     #[arg(long)]
     suite: Vec<Suite>,
     /// Only these kernels for the guest suite [default: all]
@@ -117,16 +116,7 @@ impl AddAssign for Counts {
 
 pub(crate) fn command(args: &Args) -> ExitCode {
     let mut total = Counts::default();
-    let mut cases = Cases::All;
     let chosen: BTreeSet<Suite> = if args.suite.is_empty() {
-        match vm::is_emulated(Series::V6_1) {
-            Ok(false) => {}
-            Ok(true) => cases = Cases::Core,
-            Err(error) => {
-                total += Counts::failure("guests", &error);
-                cases = Cases::Core;
-            }
-        }
         let (chosen, left_out): (BTreeSet<Suite>, BTreeSet<Suite>) = Suite::value_variants()
             .iter()
             .partition(|suite| suite.is_for_all());
@@ -146,11 +136,7 @@ pub(crate) fn command(args: &Args) -> ExitCode {
     for suite in first {
         total += run(suite, || suite.alone(&args.kernel));
     }
-    let size = lanes::Size {
-        full: args.full,
-        cases,
-    };
-    total += lanes::run(&together, &args.kernel, size);
+    total += lanes::run(&together, &args.kernel, args.full);
     for suite in last {
         total += run(suite, || suite.alone(&args.kernel));
     }
@@ -400,21 +386,12 @@ fn guest_counts(text: &str, place: &str) -> Counts {
     counts
 }
 
-fn cluster_suite(cases: Cases) -> Result<Counts> {
-    let cluster::Ended {
-        passed,
-        failed,
-        left_out,
-    } = cluster::suite(cases)?;
-    if left_out != 0 {
-        println!(
-            "skipped: {left_out} cases of cluster: they take too long for a run of all; cargo xtask test --suite cluster"
-        );
-    }
+fn cluster_suite() -> Result<Counts> {
+    let cluster::Ended { passed, failed } = cluster::suite()?;
     Ok(Counts {
         passed,
         failed,
-        skipped: left_out,
+        skipped: 0,
     })
 }
 

@@ -39,7 +39,7 @@ pub(crate) use self::{
     held::within,
     lab::Options,
     scale::{Size, figures},
-    test::{Cases, Ended, suite},
+    test::{Ended, suite},
 };
 use self::{lab::Lab, place::Process};
 use crate::{process, tools, workspace};

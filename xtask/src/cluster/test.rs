@@ -29,20 +29,10 @@ pub(super) struct Args {
     options: Options,
 }
 
-/// Which cases are run when none is named.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cases {
-    All,
-    /// What a cluster is used for, of each kind one.
-    Core,
-}
-
 /// How many cases ended how.
 pub(crate) struct Ended {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
-    /// Cases that were not to be run.
-    pub(crate) left_out: u64,
 }
 
 /// How a case ended.
@@ -64,7 +54,7 @@ pub(super) fn command(args: &Args) -> Result<ExitCode> {
     } else {
         with_what_they_need(&args.only)?
     };
-    let Ended { passed, failed, .. } = run(&chosen, args.options)?;
+    let Ended { passed, failed } = run(&chosen, args.options)?;
     println!("{passed} passed, {failed} failed");
     Ok(if failed == 0 {
         ExitCode::SUCCESS
@@ -73,10 +63,9 @@ pub(super) fn command(args: &Args) -> Result<ExitCode> {
     })
 }
 
-/// Runs the cases in a cluster as it is by default, with the programs that the other suites run.
-pub(crate) fn suite(cases: Cases) -> Result<Ended> {
-    let is_chosen = |case: &&Case| cases == Cases::All || cases::CORE.contains(&case.name);
-    let chosen: Vec<&Case> = cases::ALL.iter().filter(is_chosen).collect();
+/// Runs all cases in a cluster as it is by default, with the programs that the other suites run.
+pub(crate) fn suite() -> Result<Ended> {
+    let chosen: Vec<&Case> = cases::ALL.iter().collect();
     run(&chosen, Options::of_suite())
 }
 
@@ -90,7 +79,6 @@ fn run(chosen: &[&'static Case], options: Options) -> Result<Ended> {
     Ok(Ended {
         passed,
         failed: results.len() as u64 - passed,
-        left_out: (cases::ALL.len() - chosen.len()) as u64,
     })
 }
 
@@ -170,10 +158,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn core_cases_exist_and_what_they_need_is_among_them() {
-        let names: Vec<String> = cases::CORE.iter().map(|name| (*name).to_owned()).collect();
-        let all = with_what_they_need(&names).unwrap();
+    fn what_a_case_needs_is_run_before_it() {
+        let all = with_what_they_need(&["to-services".to_owned()]).unwrap();
         let found: Vec<&str> = all.iter().map(|case| case.name).collect();
-        assert_eq!(found, cases::CORE);
+        assert_eq!(
+            found,
+            ["nodes-ready", "chart-install", "chart-ready", "to-services"]
+        );
+        assert!(with_what_they_need(&["to-service".to_owned()]).is_err());
     }
 }

@@ -13,8 +13,7 @@ use super::{Counts, Suite, api_server, cluster_suite, guest_suite, parser};
 use crate::{
     bpf,
     build::{self, Built, Profile},
-    cluster::{self, Cases},
-    demo,
+    cluster, demo,
     kernel::Series,
     nginx, progress, tools,
     vm::{Guest, Share},
@@ -37,13 +36,6 @@ const LANES: usize = 2;
 /// Both halves run whatever the first one says.
 const HALVES: &str = "/varmor-guest suite; first=$?; /varmor-guest enforce; exit $((first | $?))";
 
-/// How much of the suites that have several sizes is run.
-#[derive(Clone, Copy)]
-pub(super) struct Size {
-    pub(super) full: bool,
-    pub(super) cases: Cases,
-}
-
 /// One thing that waits in the line.
 struct Job {
     suite: Suite,
@@ -53,11 +45,11 @@ struct Job {
 enum Work {
     Guest(Box<Guest>),
     ApiServer,
-    Cluster(Cases),
+    Cluster,
 }
 
 /// Runs the suites in guests with the kernels, or with those that the suite chooses itself, and prints their counts.
-pub(super) fn run(suites: &[Suite], kernels: &[Series], size: Size) -> Counts {
+pub(super) fn run(suites: &[Suite], kernels: &[Series], full: bool) -> Counts {
     let start = Instant::now();
     let mut counts: BTreeMap<Suite, Counts> = BTreeMap::new();
     let mut waiting = Vec::new();
@@ -69,7 +61,7 @@ pub(super) fn run(suites: &[Suite], kernels: &[Series], size: Size) -> Counts {
         Err(error) => return Counts::failure("guests", &error),
     };
     for suite in suites {
-        match jobs(*suite, &built, kernels, size) {
+        match jobs(*suite, &built, kernels, full) {
             Ok(jobs) => waiting.extend(jobs),
             Err(error) => *counts.entry(*suite).or_default() += Counts::failure(&suite.name(), &error),
         }
@@ -108,12 +100,12 @@ impl Job {
     fn run(&self) -> Counts {
         let name = match &self.work {
             Work::Guest(guest) => format!("{} {}", self.suite.name(), guest.kernel),
-            Work::ApiServer | Work::Cluster(_) => self.suite.name(),
+            Work::ApiServer | Work::Cluster => self.suite.name(),
         };
         let outcome = progress::timed(&name, || match &self.work {
             Work::Guest(guest) => guest_suite(guest),
             Work::ApiServer => api_server(),
-            Work::Cluster(cases) => cluster_suite(*cases),
+            Work::Cluster => cluster_suite(),
         });
         outcome.unwrap_or_else(|error| Counts::failure(&name, &error))
     }
@@ -125,20 +117,19 @@ impl Job {
         match &self.work {
             Work::Guest(guest) => (guest.timeout, guest.kernel == Series::V5_10, Some(guest.kernel)),
             Work::ApiServer => (Duration::ZERO, false, None),
-            Work::Cluster(_) => (Duration::MAX, false, None),
+            Work::Cluster => (Duration::MAX, false, None),
         }
     }
 }
 
-fn jobs(suite: Suite, built: &Built, kernels: &[Series], size: Size) -> Result<Vec<Job>> {
-    let Size { full, cases } = size;
+fn jobs(suite: Suite, built: &Built, kernels: &[Series], full: bool) -> Result<Vec<Job>> {
     let on_this_machine = |work| {
         cluster::fetch()?;
         Ok(vec![Job { suite, work }])
     };
     let guests = match suite {
         Suite::ApiServer => return on_this_machine(Work::ApiServer),
-        Suite::Cluster => return on_this_machine(Work::Cluster(cases)),
+        Suite::Cluster => return on_this_machine(Work::Cluster),
         Suite::Cost => vec![cost(built)],
         Suite::Survive => surviving(built)?,
         Suite::Agent => [demo::node_guests(built, Series::V6_1, full)?, surviving(built)?].concat(),

@@ -29,12 +29,6 @@ use crate::{
     progress, tools, workspace,
 };
 
-/// Whether guests with this kernel run without KVM on this machine.
-pub(crate) fn is_emulated(series: Series) -> Result<bool> {
-    tools::need(tools::GUEST)?;
-    Ok(accel::choose(series)? != accel::Accel::Kvm)
-}
-
 /// Guests that this process has started.
 static STARTED: AtomicU32 = AtomicU32::new(0);
 

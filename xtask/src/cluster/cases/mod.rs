@@ -42,23 +42,6 @@ const fn case(
 
 const READY: Option<&str> = Some("chart-ready");
 
-/// What a run of all suites proves on an emulated processor: the chart, each enforcer, and a policy's life.
-pub(super) const CORE: &[&str] = &[
-    "nodes-ready",
-    "chart-lint",
-    "chart-install",
-    "least-rights",
-    "chart-ready",
-    "deployment",
-    "ran-before",
-    "policy-edited",
-    "policy-deleted",
-    "bad-policy",
-    "apparmor-bpf-seccomp",
-    "to-services",
-    "chart-uninstall",
-];
-
 pub(super) const ALL: &[Case] = &[
     case(
         "nodes-ready",
