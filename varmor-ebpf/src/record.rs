@@ -4,8 +4,8 @@
 
 use aya_ebpf::{
     btf_maps::HashMap,
-    macros::{btf_map, raw_tracepoint},
-    programs::RawTracePointContext,
+    macros::{btf_map, btf_tracepoint},
+    programs::BtfTracePointContext,
 };
 use varmor_common::abi::{CALL_FOREIGN, CALL_NUMBERS, Calls, MAX_RECORDINGS};
 
@@ -18,8 +18,11 @@ const NO_PREALLOC: usize = 1;
 static CALLS: HashMap<u32, Calls, { MAX_RECORDINGS as usize }, NO_PREALLOC> = HashMap::new();
 
 /// A task of any kind enters the kernel: the registers that it brought, and the number of the call.
-#[raw_tracepoint(tracepoint = "sys_enter")]
-pub fn sys_enter(ctx: RawTracePointContext) -> i32 {
+///
+/// Not a raw tracepoint: kernels before 6.1 warn where such a program comes with a map that allocates as it runs, as labels do on
+/// 5.10, and with `panic_on_warn` that is the end of the node (`is_tracing_prog_type` in their `kernel/bpf/verifier.c`).
+#[btf_tracepoint(function = "sys_enter")]
+pub fn sys_enter(ctx: BtfTracePointContext) -> i32 {
     let Some(label) = labels::current() else { return 0 };
     let Some(binding) = BINDINGS.get(label.binding) else {
         return 0;

@@ -2,7 +2,9 @@
 
 use std::{
     fs,
+    panic::resume_unwind,
     path::{Path, PathBuf},
+    thread,
 };
 
 use anyhow::{Context, Result, bail};
@@ -100,14 +102,21 @@ fn build_flavour(toolchain: &Toolchain, name: &str, features: &[&str]) -> Result
     Ok(())
 }
 
-/// Builds both flavours.
+/// Builds both flavours, side by side: most of it is the linker, which uses one processor.
 pub(crate) fn build() -> Result<()> {
     tools::need(Toolchain::tools())?;
-    let toolchain = Toolchain::choose();
-    for (name, features) in FLAVOURS {
-        build_flavour(&toolchain, name, features).with_context(|| format!("eBPF object, flavour {name}"))?;
-    }
-    Ok(())
+    let toolchain = &Toolchain::choose();
+    thread::scope(|scope| {
+        let building = FLAVOURS.map(|(name, features)| {
+            scope.spawn(move || {
+                build_flavour(toolchain, name, features)
+                    .with_context(|| format!("eBPF object, flavour {name}"))
+            })
+        });
+        building
+            .into_iter()
+            .try_for_each(|flavour| flavour.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    })
 }
 
 /// Runs clippy on the crate; `None` if the toolchain has no clippy.

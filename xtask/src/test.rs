@@ -182,8 +182,8 @@ impl Suite {
             Self::Matcher => matcher(),
             Self::Rules if kernels.is_empty() => rules(&[Series::V6_1]),
             Self::Rules => rules(kernels),
-            Self::Demo => demo_suite(),
-            Self::Guest
+            Self::Demo
+            | Self::Guest
             | Self::AppArmor
             | Self::Agree
             | Self::Model

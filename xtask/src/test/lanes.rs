@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::Result;
 
-use super::{Counts, Suite, api_server, cluster_suite, guest_suite, parser};
+use super::{Counts, Suite, api_server, cluster_suite, demo_suite, guest_suite, parser};
 use crate::{
     bpf,
     build::{self, Built, Profile},
@@ -28,6 +28,7 @@ pub(super) const SUITES: &[Suite] = &[
     Suite::Life,
     Suite::Survive,
     Suite::Agent,
+    Suite::Demo,
     Suite::ApiServer,
     Suite::Cluster,
 ];
@@ -44,6 +45,7 @@ struct Job {
 
 enum Work {
     Guest(Box<Guest>),
+    Demo,
     ApiServer,
     Cluster,
 }
@@ -100,10 +102,11 @@ impl Job {
     fn run(&self) -> Counts {
         let name = match &self.work {
             Work::Guest(guest) => format!("{} {}", self.suite.name(), guest.kernel),
-            Work::ApiServer | Work::Cluster => self.suite.name(),
+            Work::Demo | Work::ApiServer | Work::Cluster => self.suite.name(),
         };
         let outcome = progress::timed(&name, || match &self.work {
             Work::Guest(guest) => guest_suite(guest),
+            Work::Demo => demo_suite(),
             Work::ApiServer => api_server(),
             Work::Cluster => cluster_suite(),
         });
@@ -116,18 +119,23 @@ impl Job {
     fn length(&self) -> (Duration, bool, Option<Series>) {
         match &self.work {
             Work::Guest(guest) => (guest.timeout, guest.kernel == Series::V5_10, Some(guest.kernel)),
-            Work::ApiServer => (Duration::ZERO, false, None),
+            Work::Demo | Work::ApiServer => (Duration::ZERO, false, None),
             Work::Cluster => (Duration::MAX, false, None),
         }
     }
 }
 
 fn jobs(suite: Suite, built: &Built, kernels: &[Series], full: bool) -> Result<Vec<Job>> {
+    let one = |work| Ok(vec![Job { suite, work }]);
     let on_this_machine = |work| {
         cluster::fetch()?;
-        Ok(vec![Job { suite, work }])
+        one(work)
     };
     let guests = match suite {
+        Suite::Demo => {
+            tools::need(tools::CONTAINER_GUEST)?;
+            return one(Work::Demo);
+        }
         Suite::ApiServer => return on_this_machine(Work::ApiServer),
         Suite::Cluster => return on_this_machine(Work::Cluster),
         Suite::Cost => vec![cost(built)],

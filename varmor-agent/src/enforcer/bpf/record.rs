@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use aya::Ebpf;
 use aya::maps::{HashMap, Map, MapData, MapError};
-use aya::programs::RawTracePoint;
+use aya::programs::BtfTracePoint;
+use aya::{Btf as AyaBtf, Ebpf};
 use libseccomp::ScmpSyscall;
 use varmor_common::abi::{CALL_FOREIGN, CALL_NUMBERS, Calls};
 
@@ -94,15 +94,16 @@ fn failed(operation: &'static str) -> impl FnOnce(MapError) -> EnforcerError {
 
 fn load(object: &Object, key: u64, pins: &Pins) -> Result<Ebpf, EnforcerError> {
     let mut ebpf = object.open(key, false, Some(pins))?;
+    let types = AyaBtf::from_sys_fs().map_err(|error| EnforcerError::kernel("read kernel types", error))?;
     let program = find(&mut ebpf)?;
     program
-        .load()
-        .and_then(|()| program.attach(PROGRAM).map(drop))
+        .load(PROGRAM, &types)
+        .and_then(|()| program.attach().map(drop))
         .map_err(|error| EnforcerError::kernel(format!("load program `{PROGRAM}`"), error))?;
     Ok(ebpf)
 }
 
-pub(super) fn find(ebpf: &mut Ebpf) -> Result<&mut RawTracePoint, EnforcerError> {
+pub(super) fn find(ebpf: &mut Ebpf) -> Result<&mut BtfTracePoint, EnforcerError> {
     let missing = || EnforcerError::kernel(format!("find program `{PROGRAM}`"), "the kernel object has none");
     ebpf.program_mut(PROGRAM)
         .ok_or_else(missing)?

@@ -62,9 +62,9 @@ pub fn statistics() -> Result<Vec<ProgramStatistics>, EnforcerError> {
         all.push(found);
     }
     let program = record::find(&mut ebpf)?;
-    let log = verifier_log(|| program.load())?;
+    let log = verifier_log(|| program.load(record::PROGRAM, &types))?;
     let start = Instant::now();
-    let refused = program.load().err();
+    let refused = program.load(record::PROGRAM, &types).err();
     all.push(ProgramStatistics {
         program: record::PROGRAM.to_owned(),
         load_ms: u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
