@@ -16,7 +16,7 @@ use super::{
     protocol::{Clock, Plan},
     record::{Cell, Folder, Summary},
     report::Report,
-    stats::{Backend, Verdict},
+    stats::{Backend, Verdict, percent},
     systems::{self, NOTHING, NOTHING_AGAIN},
 };
 use crate::{kernel::Series, tools};
@@ -162,7 +162,6 @@ fn tables(summary: &Summary, blocks: u32) -> (String, String) {
     );
     let mut csv =
         "operation,value,overhead_pct,low_pct,high_pct,detectable_pct,verdict,blocks_for_margin\n".to_owned();
-    let percent = |overhead: f64| 100.0 * overhead.exp_m1();
     for cell in summary.cells.iter().filter(|cell| cell.system == NOTHING_AGAIN) {
         let enough = cell
             .detectable

@@ -17,7 +17,7 @@ use super::{
     protocol::Line,
     record::{Folder, Summary, field},
     report::Report,
-    stats::{Backend, mirrored},
+    stats::{Backend, mirrored, percent},
     systems::{NOTHING, NOTHING_AGAIN},
 };
 use crate::cluster::{self, Pod, Session};
@@ -227,18 +227,18 @@ fn tables(summary: &Summary) -> (String, String) {
         summary.backend.meaning()
     );
     let mut csv = "operation,system,ns,overhead_pct,low_pct,high_pct,detectable_pct,verdict\n".to_owned();
-    let percent = |overhead: f64| format!("{:+.2}", 100.0 * overhead.exp_m1());
+    let signed = |overhead: f64| format!("{:+.2}", percent(overhead));
     for cell in &summary.cells {
         let value = cell.said();
         let [overhead, low, high] = cell.estimate.as_ref().map_or_else(Default::default, |found| {
-            [found.overhead, found.low, found.high].map(percent)
+            [found.overhead, found.low, found.high].map(signed)
         });
         let interval = if low.is_empty() {
             String::new()
         } else {
             format!("{low} to {high}")
         };
-        let least = cell.detectable.map(percent).unwrap_or_default();
+        let least = cell.detectable.map(signed).unwrap_or_default();
         let verdict = cell
             .verdict
             .map(|verdict| verdict.to_string())

@@ -10,7 +10,7 @@ use super::{
     hooks::Programs,
     preset::cells::SEED,
     record::Folder,
-    stats::{Backend, detectable, estimate, judge, log_ratio, median},
+    stats::{Backend, detectable, estimate, judge, log_ratio, median, percent},
 };
 use crate::{
     kernel::Series,
@@ -243,7 +243,6 @@ fn tables(conditions: &[Condition], again: &[Vec<f64>]) -> (String, String) {
         .map_or(0, |(index, _)| index);
     let same = ratios(&conditions[0].values, again);
     let least = detectable(&same).max(median(&same).unwrap_or(f64::INFINITY).abs());
-    let percent = |overhead: f64| 100.0 * overhead.exp_m1();
     let mut markdown = format!(
         "# Kernels under a workload\n\nMedian of what the workload says, in guests whose clock counts instructions (1 µs = 1,000 of \
          them), backend `{}`; overheads are against the fastest, {}. Detectable: {:.3} % ({} booted again).\n\n\

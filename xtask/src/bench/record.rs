@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::{
     kept::Kept,
-    stats::{Backend, Estimate, Verdict},
+    stats::{Backend, Estimate, Verdict, percent},
 };
 use crate::{process, workspace};
 
@@ -64,7 +64,6 @@ impl Cell {
 
     /// The last columns of a row of Markdown: the overhead, its interval, what could have been found (in percent), the verdict.
     pub(super) fn judgement(&self) -> String {
-        let percent = |overhead: f64| 100.0 * overhead.exp_m1();
         match (&self.estimate, self.verdict, &self.reason) {
             (Some(found), Some(verdict), _) => format!(
                 "{:+.3} | {:+.3} to {:+.3} | {:.3} | {verdict} |",

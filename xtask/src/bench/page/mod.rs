@@ -7,7 +7,10 @@ use std::{fmt::Write, path::PathBuf, process::ExitCode};
 use anyhow::Result;
 use svg::escape;
 
-use super::record::{Cell, Summary};
+use super::{
+    record::{Cell, Summary},
+    stats::percent,
+};
 use crate::workspace;
 
 #[derive(clap::Args)]
@@ -85,7 +88,6 @@ fn page(summary: &Summary) -> String {
 fn table(text: &mut String, cells: &[&Cell]) {
     text.push_str("<table><tr><th>row</th><th>system</th><th>value</th><th>overhead %</th><th>interval</th><th>detectable %</th><th>verdict</th></tr>\n");
     for cell in cells {
-        let percent = |overhead: f64| 100.0 * overhead.exp_m1();
         let value = cell.said();
         let overhead = cell
             .estimate

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::bench::record::Cell;
+use crate::bench::{record::Cell, stats::percent};
 
 /// Colours of columns that are told apart also by people who do not see all colours (Okabe and Ito).
 const COLOURS: [&str; 8] = [
@@ -80,10 +80,6 @@ pub(super) fn escape(text: &str) -> String {
         .replace('<', "&lt;")
         .replace('>', "&gt;")
         .replace('"', "&quot;")
-}
-
-fn percent(overhead: f64) -> f64 {
-    100.0 * overhead.exp_m1()
 }
 
 /// From values to places, with the values that the axis names.

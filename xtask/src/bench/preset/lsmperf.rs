@@ -17,7 +17,7 @@ use crate::{
         protocol::{Clock, Plan, Work},
         record::{Cell, Sample, Summary, field},
         report::Report,
-        stats::{Backend, log_ratio, median},
+        stats::{Backend, log_ratio, median, percent},
         systems::{self, NOTHING},
     },
     kernel::Series,
@@ -279,7 +279,6 @@ fn tables(summary: &Summary, kernels: &[Series]) -> (String, String) {
         for configuration in &CONFIGURATIONS {
             let row = path(*kernel, configuration.name);
             let cell = summary.cells.iter().find(|cell| cell.row == row);
-            let percent = |overhead: f64| 100.0 * overhead.exp_m1();
             let (value, found) =
                 cell.map_or((None, None), |cell| (cell.value, cell.estimate.zip(cell.verdict)));
             let _ = match (value, found) {

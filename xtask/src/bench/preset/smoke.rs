@@ -14,7 +14,7 @@ use crate::{
         hooks, operations,
         protocol::{Clock, Plan},
         record::{Folder, Summary, field},
-        stats::Backend,
+        stats::{Backend, percent},
         systems::{self, NOTHING, NOTHING_AGAIN},
     },
     kernel::Series,
@@ -100,7 +100,7 @@ fn tables(summary: &Summary) -> (String, String) {
     let mut csv = "operation,system,instructions,overhead_pct\n".to_owned();
     for cell in &summary.cells {
         let value = cell.said();
-        let overhead = cell.estimate.map(|found| 100.0 * found.overhead.exp_m1());
+        let overhead = cell.estimate.map(|found| percent(found.overhead));
         let overhead = overhead
             .map(|overhead| format!("{overhead:+.2}"))
             .unwrap_or_default();

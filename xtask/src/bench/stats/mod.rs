@@ -14,6 +14,11 @@ pub(super) use random::Random;
 pub(super) use schedule::mirrored;
 pub(super) use significance::withdraw_chance;
 
+/// A logarithm of two measurements' ratio as percent more than the first.
+pub(super) fn percent(log_ratio: f64) -> f64 {
+    100.0 * log_ratio.exp_m1()
+}
+
 /// The middle of a series; of an even number of values, the mean of the two in the middle.
 pub(super) fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();

@@ -9,7 +9,7 @@ use crate::bench::{
         programs::suite::{Suite, rate, time},
     },
     record::{Cell, Summary, field},
-    stats::Backend,
+    stats::{Backend, percent},
 };
 
 /// What ab transfers for a request: the page and the head of the answer.
@@ -274,9 +274,9 @@ fn cells(summary: &Summary, scale: Scale, row: &Row, template: &str) -> Values {
         let reasons = [debian, hardened].map(|cell| cell.reason.as_deref());
         return missing(reasons.into_iter().flatten().next().unwrap_or("not measured"));
     };
-    let percent = |overhead: f64| format!("{:+.3}", 100.0 * overhead.exp_m1());
+    let signed = |overhead: f64| format!("{:+.3}", percent(overhead));
     let impact = hardened.estimate.as_ref().map_or_else(Default::default, |found| {
-        [found.overhead, found.low, found.high].map(percent)
+        [found.overhead, found.low, found.high].map(signed)
     });
     Values {
         debian: format!("{before:.2}"),

@@ -6,6 +6,7 @@ use super::{anchors, conditions};
 use crate::bench::{
     preset::programs::suite::{Sense, Suite},
     record::{Summary, field},
+    stats,
 };
 
 const MODES: [&str; 3] = ["AlwaysAllow", "RuntimeDefault", "Enhance"];
@@ -47,7 +48,7 @@ fn mean(ratios: impl Iterator<Item = Option<f64>>) -> Option<f64> {
 fn percent(ratio: Option<f64>) -> String {
     ratio.map_or_else(
         || "n/a (a cell is missing)".to_owned(),
-        |ratio| format!("{:+.2}", 100.0 * ratio.exp_m1()),
+        |ratio| format!("{:+.2}", stats::percent(ratio)),
     )
 }
 
