@@ -148,6 +148,15 @@ struct Settings {
 }
 
 impl Settings {
+    /// The scale of the work of a program's run. What is repeated in guests is the boot: a count gets no better by more of the same within
+    /// one, and at a hundredth of a processor's speed a boot would take hours.
+    fn work(&self) -> Scale {
+        match self.backend {
+            Backend::TcgIcount => Scale::Smoke,
+            Backend::NativeWall | Backend::ClusterWall => self.scale,
+        }
+    }
+
     /// The folder of a run of so many boots, new or resumed.
     fn folder(&self, preset: &str, boots: u32, suites: &[&str]) -> Result<Folder> {
         let run = Run {

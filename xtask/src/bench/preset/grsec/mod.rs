@@ -30,7 +30,7 @@ fn programs() -> Programs {
 
 pub(super) fn run(settings: &Settings) -> Result<ExitCode> {
     let measured = programs().measure(settings)?;
-    let (markdown, csv) = table::table(&measured.summary, settings.scale);
+    let (markdown, csv) = table::table(&measured.summary, settings.work());
     measured.folder.table("grsec", &markdown, &csv)?;
     print!("{markdown}");
     println!("{}", measured.folder.path().display());

@@ -97,7 +97,7 @@ impl Programs {
         }
         problems.extend(failure.clone());
         for suite in &self.suites {
-            let workloads = suite.workloads(settings.scale);
+            let workloads = suite.workloads(settings.work());
             let mut cells = cells::cells(suite.name, &reports, &workloads, &self.conditions, backend);
             let missing = ready.missing.get(suite.name);
             if let Some(reason) = missing.or(failure.as_ref()) {
@@ -237,7 +237,7 @@ impl Ready {
         let kernel = settings.kernel.unwrap_or(Series::V6_1);
         for salt in 0..boots {
             eprintln!("[{} {kernel}: boot {} of {boots}]", run.preset, salt + 1);
-            let plan = run.plan(&self.suites, settings.scale, salt);
+            let plan = run.plan(&self.suites, settings.work(), salt);
             reports.push(hooks::measure_kept(
                 kernel,
                 &plan,
@@ -258,7 +258,7 @@ impl Ready {
         blocks: u32,
         reports: &mut Vec<Report>,
     ) -> Result<()> {
-        let mut plan = run.plan(&self.suites, settings.scale, 0);
+        let mut plan = run.plan(&self.suites, settings.work(), 0);
         plan.clock = Clock::Time;
         for work in &mut plan.operations {
             // The block is what is repeated.
@@ -270,7 +270,7 @@ impl Ready {
                 room.measure(plan, kept)
             }),
             Some(program) => {
-                let session = Session::new(program, &room, &self.suites, settings.scale, folder)?;
+                let session = Session::new(program, &room, &self.suites, settings.work(), folder)?;
                 native::blocks(plan, blocks, folder, run.preset, |plan, kept| {
                     session.measure(plan, kept)
                 })

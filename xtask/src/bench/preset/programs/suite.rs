@@ -36,7 +36,7 @@ pub(in crate::bench::preset) struct Suite {
     /// Of the guest, in MiB.
     pub(in crate::bench::preset) memory: u32,
     pub(in crate::bench::preset) columns: &'static [Column],
-    /// Runs that are kept, of each column under each system of a boot, by scale.
+    /// Runs that are kept, of each column under each system of a block, by the work's scale.
     pub(in crate::bench::preset) runs: (u32, u32),
     /// What is run.
     pub(in crate::bench::preset) command: &'static str,

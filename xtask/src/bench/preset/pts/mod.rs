@@ -73,14 +73,14 @@ pub(super) fn run(settings: &Settings, only: &[Name]) -> Result<ExitCode> {
     let measured = programs.measure(settings)?;
     let (folder, summary) = (&measured.folder, &measured.summary);
     for suite in &programs.suites {
-        let table = table::Table::new(summary, suite, settings.scale, settings.engine);
+        let table = table::Table::new(summary, suite, settings.work(), settings.engine);
         folder.table(suite.name, &table.markdown(), &table.csv())?;
         print!("{}", table.markdown());
     }
     let (markdown, csv) = overhead::table(summary, &programs.suites);
     folder.table("overhead", &markdown, &csv)?;
     print!("{markdown}");
-    files::write(&measured, &programs.suites, settings.scale, settings.engine)?;
+    files::write(&measured, &programs.suites, settings.work(), settings.engine)?;
     println!("{}", folder.path().display());
     Ok(super::closing(&measured.kernel, &measured.problems))
 }

@@ -18,7 +18,7 @@ pub(in crate::bench::preset) const APACHE: Suite = Suite {
     ],
     runs: (1, 5),
     command: "httpd (event), default settings; `wrk -t 1 -d SECONDS -c N http://127.0.0.1:8088/test.html`",
-    differences: "1 or 5 seconds of the guest's clock instead of 90, after 2 in which connections and processes of httpd are made; what is \
+    differences: "a second of the guest's clock instead of 90, after 2 in which connections and processes of httpd are made; what is \
                   counted is divided by the requests that httpd answered in them; wrk 4.1.0 instead of 4.2.0, Debian's httpd instead of 2.4.56; connections that a busy httpd closes \
                   between two requests are opened again and no failure; the page has 4,096 bytes (that of the profile \
                   cannot be had)",
@@ -47,7 +47,7 @@ pub(in crate::bench::preset) const GIMP: Suite = Suite {
     runs: (1, 3),
     command: "`gimp -i -b SCRIPT -b '(gimp-quit 0)'`: every photograph is loaded, edited (600 by 400; a quarter turn; levels stretched; \
               unsharp mask with radius 15, amount 0.6, threshold 0) and saved in its place, from fresh copies in each run",
-    differences: "1 or 4 photographs of 1600 by 1200, clouds that GIMP itself makes, instead of the profile's photographs, which cannot be \
+    differences: "one photograph of 1600 by 1200 (4 on this machine at std), clouds that GIMP itself makes, instead of the profile's photographs, which cannot be \
                   had; one processor",
     unproven: Some(
         "in a guest, two cells of 32 cost half as much again: GIMP asks all its plug-ins anew now and then, and why is not known",
