@@ -6,6 +6,7 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::{
+    boots,
     hooks::{self, Programs, Room},
     native,
     operations::{self, Operation},
@@ -114,14 +115,15 @@ fn measure(
         ..Plan::default()
     };
     match args.backend {
-        On::Guest => (0..blocks)
-            .map(|salt| {
-                eprintln!("[{NAME} {}: boot {} of {blocks}]", args.kernel, salt + 1);
-                plan.salt = salt;
+        On::Guest => {
+            let title = format!("{NAME} {}", args.kernel);
+            let (reports, failure) = boots::measure(&title, blocks, |salt| {
+                let plan = Plan { salt, ..plan.clone() };
                 let kept = folder.boot(&format!("{}-{salt}", args.kernel));
                 hooks::measure_kept(args.kernel, &plan, programs, &Room::default(), &kept)
-            })
-            .collect(),
+            });
+            failure.map_or(Ok(reports), Err)
+        }
         On::Native => {
             plan.clock = Clock::Time;
             let room = native::Room::new(&plan, programs, &[])?;

@@ -245,7 +245,7 @@ fn boot(
     room: &Room,
     boot_file: Option<Boot>,
 ) -> Result<(Report, Option<anyhow::Error>)> {
-    let scratch = workspace::Scratch::new(&format!("bench-{kernel}"))?;
+    let scratch = workspace::Scratch::new(&format!("bench-{kernel}-{}", plan.salt))?;
     let compiler = Compiler::new(kernel, &programs.guest, scratch.path())?;
     let mut shares =
         systems::write_files(scratch.path(), &plan.systems, |profile| compiler.compile(profile))?;

@@ -1,6 +1,7 @@
 //! `bench`: what enforcement costs, in instructions that a guest counts.
 
 mod apparmor;
+mod boots;
 mod calibrate;
 mod catalogue;
 mod cluster;

@@ -8,7 +8,7 @@ pub(super) mod suite;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use anyhow::Result;
+use anyhow::{Error, Result};
 use serde_json::json;
 
 use self::suite::Suite;
@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     bench::{
+        boots,
         hooks::{self, Room},
         native,
         protocol::{Clock, Plan},
@@ -216,7 +217,11 @@ impl Ready {
         let outcome = test::parser().and_then(|parser| {
             self.room.shares.extend(parser);
             match settings.backend {
-                Backend::TcgIcount => self.boot(run, settings, folder, blocks, &mut reports),
+                Backend::TcgIcount => {
+                    let (measured, failure) = self.boot(run, settings, folder, blocks);
+                    reports = measured;
+                    failure.map_or(Ok(()), Err)
+                }
                 Backend::NativeWall | Backend::ClusterWall => {
                     self.stay(run, settings, folder, blocks, &mut reports)
                 }
@@ -232,21 +237,13 @@ impl Ready {
         settings: &Settings,
         folder: &Folder,
         boots: u32,
-        reports: &mut Vec<Report>,
-    ) -> Result<()> {
+    ) -> (Vec<Report>, Option<Error>) {
         let kernel = settings.kernel.unwrap_or(Series::V6_1);
-        for salt in 0..boots {
-            eprintln!("[{} {kernel}: boot {} of {boots}]", run.preset, salt + 1);
+        boots::measure(&format!("{} {kernel}", run.preset), boots, |salt| {
             let plan = run.plan(&self.suites, settings.work(), salt);
-            reports.push(hooks::measure_kept(
-                kernel,
-                &plan,
-                &settings.programs,
-                &self.room,
-                &folder.boot(&format!("{kernel}-{salt}")),
-            )?);
-        }
-        Ok(())
+            let kept = folder.boot(&format!("{kernel}-{salt}"));
+            hooks::measure_kept(kernel, &plan, &settings.programs, &self.room, &kept)
+        })
     }
 
     /// Blocks on this machine.

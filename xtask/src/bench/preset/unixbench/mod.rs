@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     bench::{
+        boots,
         hooks::{self, Room},
         protocol::{Clock, Plan, System},
         record::{Cell, Summary},
@@ -57,9 +58,7 @@ pub(super) fn run(settings: &Settings) -> Result<ExitCode> {
     });
     let folder = settings.folder(PRESET, boots, &[])?;
     let conditions = conditions();
-    let mut reports = Vec::new();
-    for salt in 0..boots {
-        eprintln!("[unixbench {kernel}: boot {} of {boots}]", salt + 1);
+    let (reports, failure) = boots::measure(&format!("{PRESET} {kernel}"), boots, |salt| {
         let mut systems: Vec<System> = conditions
             .iter()
             .map(|condition| condition.system.clone())
@@ -74,14 +73,9 @@ pub(super) fn run(settings: &Settings) -> Result<ExitCode> {
             clock: Clock::Instructions,
         };
         let kept = folder.boot(&format!("{kernel}-{salt}"));
-        reports.push(hooks::measure_kept(
-            kernel,
-            &plan,
-            &settings.programs,
-            &Room::default(),
-            &kept,
-        )?);
-    }
+        hooks::measure_kept(kernel, &plan, &settings.programs, &Room::default(), &kept)
+    });
+    failure.map_or(Ok(()), Err)?;
     let summary = Summary {
         preset: PRESET.to_owned(),
         scale: settings.scale.name().to_owned(),
