@@ -49,9 +49,7 @@ pub(in crate::bench::preset) const GIMP: Suite = Suite {
               unsharp mask with radius 15, amount 0.6, threshold 0) and saved in its place, from fresh copies in each run",
     differences: "one photograph of 1600 by 1200 (4 on this machine at std), clouds that GIMP itself makes, instead of the profile's photographs, which cannot be \
                   had; one processor",
-    unproven: Some(
-        "in a guest, two cells of 32 cost half as much again: GIMP asks all its plug-ins anew now and then, and why is not known",
-    ),
+    unproven: None,
     profile: Some(Profile {
         script: include_str!("profiles/gimp.sh"),
         differences: "1 or 4 photographs of 1600 by 1200, clouds that GIMP itself makes; what is timed is GIMP alone and not the start of the policy, in \
