@@ -72,9 +72,8 @@ impl Comparison {
         }
         let new = counts
             .operations
-            .keys()
-            .filter(|name| !baseline.operations.contains_key(*name))
-            .cloned()
+            .iter()
+            .flat_map(|(name, now)| unknown(name, baseline.operations.get(name), now))
             .collect();
         Self { rows, missing, new }
     }
@@ -108,6 +107,18 @@ impl Comparison {
         );
         text
     }
+}
+
+/// What of an operation the baseline does not have: all of it, or some systems.
+fn unknown(name: &str, before: Option<&Operation>, now: &Operation) -> Vec<String> {
+    let Some(before) = before else {
+        return vec![name.to_owned()];
+    };
+    let systems = now
+        .added
+        .keys()
+        .filter(|system| !before.added.contains_key(*system));
+    systems.map(|system| format!("{name} under {system}")).collect()
 }
 
 fn of_operation(name: &str, before: &Operation, now: &Operation, missing: &mut Vec<String>) -> Vec<Row> {
@@ -246,6 +257,18 @@ mod tests {
         );
         now.operations.clear();
         assert!(!Comparison::new(&before, &now).is_good());
+    }
+
+    #[test]
+    fn system_that_the_baseline_does_not_have_is_told_and_no_growth() {
+        let now = counts();
+        let mut before = now.clone();
+        let open = before.operations.get_mut("open-9").unwrap();
+        open.added.remove("protected-1000");
+        let comparison = Comparison::new(&before, &now);
+        assert!(comparison.is_good());
+        let text = comparison.text();
+        assert!(text.contains("new: open-9 under protected-1000"), "{text}");
     }
 
     #[test]

@@ -93,6 +93,9 @@ fn measure(args: &Args) -> Result<Counts> {
         salt: 0,
         clock: Clock::Instructions,
     };
+    let real = systems::of_comparison(counts::RUNTIME_DEFAULT).context("find the real policy of the gate")?;
+    // What is compared with stands at both ends.
+    plan.systems.insert(plan.systems.len() - 1, real);
     plan.systems.retain(|system| {
         let name = system.name.as_str();
         [systems::NOTHING, systems::NOTHING_AGAIN].contains(&name) || counts::GATED.contains(&name)
